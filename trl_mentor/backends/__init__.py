@@ -1,0 +1,1 @@
+"""Backends: one file per kind of mentor endpoint."""

@@ -1,0 +1,208 @@
+"""Records of one intervention, in the order in which they come to be. Standard library only.
+
+A *group* is the `num_generations` completions of one prompt. A *collapsed* group is one whose every scorable completion
+failed (section 3.1 of the paper). Everything here is frozen, picklable and, through `dataclasses.asdict`, plain JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Message = dict[str, Any]
+"""One chat message: at least `role` and `content`."""
+
+Prompt = str | list[Message]
+"""A prompt as TRL holds it: plain text or a conversation."""
+
+Completion = str | list[Message]
+"""A completion as TRL hands it to reward functions: the same shape as its prompt."""
+
+
+class GroupState(StrEnum):
+    """What the success rewards say about a group; the four values are disjoint."""
+
+    COLLAPSED = "collapsed"  # at least one scorable completion, none succeeded
+    ALL_CORRECT = "all_correct"  # at least one scorable completion, all succeeded
+    MIXED = "mixed"  # some succeeded, some failed: GRPO learns from it without help
+    UNSCORABLE = "unscorable"  # no completion could be scored
+
+
+class Role(StrEnum):
+    """The four agents of section 3.2 of the paper."""
+
+    ATTRIBUTION = "attribution"
+    GENERATION = "generation"
+    JUDGMENT = "judgment"
+    REPAIR = "repair"
+
+
+class Quality(StrEnum):
+    """The judge's two grades."""
+
+    HIGH = "HIGH"
+    LOW = "LOW"
+
+
+class VerdictSource(StrEnum):
+    """Who graded a draft."""
+
+    RULES = "rules"  # a formal rule refused it; the judge was not asked
+    JUDGE = "judge"  # the judgment agent said so
+    UNREADABLE = "unreadable"  # the judge's reply could not be read, which counts as LOW
+    SKIPPED = "skipped"  # the ablation without a judge accepts what the rules let through
+
+
+class HintOrigin(StrEnum):
+    """How the hint of a group came to be."""
+
+    ACCEPTED = "accepted"  # a draft was judged HIGH
+    FALLBACK = "fallback"  # every draft was refused: the fixed safe hint
+    FAILED = "failed"  # the mentor could not be asked, or was too slow: no hint
+
+
+class RerollOutcome(StrEnum):
+    """What the re-roll of a collapsed group brought; the four values are disjoint."""
+
+    RESCUED = "rescued"  # some hinted completions succeed, some fail: a gradient
+    HINT_SATURATED = "hint_saturated"  # all succeed: solved under the hint, but no gradient
+    STILL_COLLAPSED = "still_collapsed"  # none succeeds: no gradient
+    SKIPPED = "skipped"  # not re-rolled
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one mentor call as the endpoint counted them; 0 where it did not."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a backend returns for one chat request."""
+
+    text: str
+    usage: Usage = Usage()
+    truncated: bool = False
+    """True when the endpoint stopped at its token limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One failed completion as the mentor reads it (the paper's trajectory tau_j)."""
+
+    text: str
+    reward: float | None = None
+    """The success reward; None if the completion could not be scored."""
+    truncated: bool = False
+    """True when the completion ran into `max_completion_length` and ended there."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollapsedGroup:
+    """A question whose every scorable attempt failed (the paper's q_i, a_i, {tau_j})."""
+
+    question: str
+    attempts: tuple[Attempt, ...]
+    answer: str | None = None
+    prompt: Prompt = ""
+    """The prompt as the dataset holds it; `question` is what the mentor reads of it."""
+    index: int = 0
+    """Position of the group in the generation batch. Groups are keyed by position, never by text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The grade of one draft and why."""
+
+    quality: Quality
+    critique: str
+    source: VerdictSource
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A candidate hint (the paper's h-hat) and its verdict; None if it was never judged and so never used."""
+
+    text: str
+    role: Role
+    """GENERATION or REPAIR; ATTRIBUTION where the ablation without generation uses the keywords themselves."""
+    attempt: int
+    """Outer attempt it belongs to, from 1 to `max_retry`."""
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to the mentor: its tokens, seconds and, if it failed, the error."""
+
+    role: Role
+    seconds: float
+    usage: Usage = Usage()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """Everything the mentor did for one collapsed group (section 3.2 of the paper)."""
+
+    hint: str | None
+    """The hint to use (the paper's h*); None when `origin` is FAILED."""
+    origin: HintOrigin
+    diagnosis: tuple[str, ...] = ()
+    """Keywords of the attribution agent (the paper's K_i)."""
+    drafts: tuple[Draft, ...] = ()
+    calls: tuple[Call, ...] = ()
+    seconds: float = 0.0
+    """Wall-clock seconds from start to result for this group."""
+    reason: str = ""
+    """Why there was a fallback or a failure; empty for an accepted hint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a strategy wants done with one selected group: the prompt to re-roll it under, or None to leave it."""
+
+    prompt: Prompt | None
+    hint: str | None = None
+    guidance: Guidance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One completion on its way into the loss, with the prompt it was sampled under."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    completion: Completion
+    logprobs: list[float] | None
+    """Sampling log-probabilities, shape (len(completion_ids),); None when the generator does not report them."""
+    rewards: tuple[float, ...]
+    """One value per reward function, NaN where it returned None."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Columns that reward functions logged for this row through `log_extra`."""
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Intervention:
+    """Everything that happened to one collapsed group, from attempts to new rewards: one record of the journal."""
+
+    step: int
+    """Optimizer step at which the group was generated."""
+    strategy: str
+    group: CollapsedGroup
+    guidance: Guidance | None
+    """None for strategies that do not ask a mentor."""
+    outcome: RerollOutcome
+    completions: tuple[str, ...] = ()
+    """Texts of the re-rolled completions; empty when the group was not re-rolled."""
+    successes: tuple[float | None, ...] = ()
+    """Success reward of each re-rolled completion; None if unscorable."""
+    rewards: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """Every reward function's values for the re-rolled completions, by name."""
+    reroll_tokens: int = 0
+    """Completion tokens that the re-roll generated for this group."""
