@@ -1,0 +1,242 @@
+"""`GRPOTrainer` that mentors collapsed groups. The only file that touches TRL's private names."""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from trl import GRPOTrainer
+
+from trl_mentor.callback import MentorCallback
+from trl_mentor.collapse import SuccessRule, group_states
+from trl_mentor.config import build_strategy, check_deadline, mentor_arguments
+from trl_mentor.contract import Generated, check_contract
+from trl_mentor.counters import Counters, batch_metrics, count_states
+from trl_mentor.errors import ConfigError
+from trl_mentor.exchange import Exchange
+from trl_mentor.guards import (
+    answer_column,
+    refuse_images,
+    refuse_options,
+    refuse_two_mentors,
+    warn_if_success_is_a_sum,
+)
+from trl_mentor.intervene import GroupReader, Member, Request, intervene
+from trl_mentor.journal import Journal
+from trl_mentor.mentor import Mentor
+from trl_mentor.records import Row
+from trl_mentor.reroll import local_rows
+from trl_mentor.strategies.base import Strategy
+from trl_mentor.strategies.mentor import MentorStrategy
+
+check_contract(GRPOTrainer)
+
+HINT_COLUMN = "mentor/hint"
+"""Column of the completions table with the hint that a row was sampled under; empty for rows without one."""
+
+
+class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
+    """GRPO in which a group whose every completion fails is sampled again under a mentor's hint.
+
+    Takes everything `GRPOTrainer` takes. What it does not do: change the loss, the optimizer or the rewards; show the
+    hint to a reward function; mentor during evaluation; touch the data set; stop or stall for a mentor that fails.
+    Tools, environments, `rollout_func` and images are refused at construction.
+
+    Args:
+        mentor: Writes and vets the hints. Default: the one that the `mentor_*` settings of `args` describe.
+        strategy: What to do with collapsed groups, as an object. Default: the one that `args.mentor_strategy` names.
+
+    Raises:
+        ConfigError: A setting is wrong, contradicts another, or names an unknown reward function.
+        NotImplementedError: An option is used that mentoring does not support; the message names it.
+    """
+
+    def __init__(
+        self, *args: Any, mentor: Mentor | None = None, strategy: Strategy | None = None, **kwargs: Any
+    ) -> None:
+        given = inspect.signature(GRPOTrainer.__init__).bind_partial(self, *args, **kwargs).arguments
+        refuse_options(given)
+        refuse_images(getattr(given.get("train_dataset"), "column_names", None))
+        settings = mentor_arguments(given.get("args"))
+        if mentor is not None:
+            refuse_two_mentors(settings)
+            if strategy is not None:
+                raise ConfigError("got both mentor= and strategy=; pass MentorStrategy(mentor) as the strategy alone")
+        super().__init__(*args, **kwargs)
+        if self._is_vlm:
+            raise NotImplementedError("MentorGRPOTrainer does not support multimodal processors (processing_class)")
+        columns = getattr(self.train_dataset, "column_names", None)
+        warn_if_success_is_a_sum(self.reward_func_names, settings)
+        self.success_rule = SuccessRule.from_names(
+            self.reward_func_names,
+            weights=self.reward_weights.tolist(),
+            success_rewards=settings.mentor_success_rewards or (),
+            threshold=settings.mentor_success_threshold,
+        )
+        self.strategy = strategy if strategy is not None else build_strategy(settings, mentor)
+        if isinstance(self.strategy, MentorStrategy):
+            check_deadline(self.strategy.mentor.deadline, self.args.ddp_timeout)
+        self.mentor_totals = Counters()
+        """What happened since the run began, over all ranks; a resumed run continues it."""
+        self.journal = self._open_journal()
+        self._exchange = Exchange(self.accelerator)
+        self._reader = GroupReader(rule=self.success_rule, answer_column=answer_column(settings, columns))
+        self._batch_inputs: list[dict[str, Any]] = []
+        self._batch_rewards: torch.Tensor | None = None
+        self._batch_hints: list[str] = []
+        self._bind_callback()
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._batch_inputs = inputs
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        return output
+
+    def _generate(self, prompts: list[Any]) -> Generated:
+        first = Generated._make(super()._generate(prompts))
+        if not self.model.training:
+            return first
+        rewards = super()._calculate_rewards(self._batch_inputs, prompts, first.completions, first.completion_ids)
+        rule, size = self.success_rule, self.num_generations
+        states = group_states([rule.value(row) for row in rewards.tolist()], size, rule.threshold)
+        tokens = self._exchange.total(sum(len(ids) for ids in first.completion_ids))
+        counters = count_states(states) + Counters(policy_tokens=tokens)
+        self._batch_hints = [""] * len(prompts)
+        selected = self.strategy.select(states)
+        if selected:
+            first, rewards, more = self._intervene(prompts, first, rewards, selected)
+            counters += more
+        self._batch_rewards = rewards
+        self.mentor_totals += counters
+        for name, value in batch_metrics(counters).items():
+            self._metrics["train"][name].append(value)
+        return first
+
+    def _calculate_rewards(
+        self, inputs: list[Any], prompts: list[Any], completions: list[Any], completion_ids_list: list[list[int]]
+    ) -> torch.Tensor:
+        if not self.model.training:
+            rewards: torch.Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+            self._batch_hints = [""] * len(prompts)
+        else:
+            assert self._batch_rewards is not None  # `_generate` of this batch has just scored it
+            rewards, self._batch_rewards = self._batch_rewards, None
+        if self.log_completions:
+            self._pending_extra_logs[HINT_COLUMN] = list(self._batch_hints)
+        return rewards
+
+    def _intervene(
+        self, prompts: list[Any], first: Generated, rewards: torch.Tensor, selected: Sequence[int]
+    ) -> tuple[Generated, torch.Tensor, Counters]:
+        """Re-roll the selected groups; returns the batch of this rank, everybody's rewards, and what happened."""
+        size, rank = self.num_generations, self._exchange.rank
+        start = rank * len(prompts)
+        logs = _aligned(self._pending_extra_logs, len(prompts))
+        rows = self._rows(first, rewards[start : start + len(prompts)], logs, hints=[None] * len(prompts))
+        members = [
+            Member(number, prompts[i], self._batch_inputs[i], rows[i], self._is_truncated(rows[i]))
+            for i, number in local_rows(selected, group_size=size, rank=rank, rows_per_rank=len(prompts))
+        ]
+        outcome = intervene(
+            sorted(self._exchange.gather(members), key=lambda member: member.number),
+            selected,
+            step=self.state.global_step,
+            strategy=self.strategy,
+            reader=self._reader,
+            reward_names=self.reward_func_names,
+            exchange=self._exchange,
+            regenerate=self._regenerate,
+        )
+        if self.journal is not None:
+            for intervention in outcome.interventions:
+                self.journal.append(intervention)
+        rewards = rewards.clone()
+        for index, new in outcome.rows.items():
+            for member, row in enumerate(new):
+                rewards[index * size + member] = torch.tensor(row.rewards, dtype=rewards.dtype)
+                local = index * size + member - start
+                if 0 <= local < len(prompts):
+                    rows[local] = row
+        self._batch_hints = [row.hint or "" for row in rows]
+        self._write_back_logs(rows)
+        return _spliced(first, rows), rewards, outcome.counters
+
+    def _regenerate(self, requests: Sequence[Request]) -> list[Row]:
+        """Generate and score this rank's share of the re-roll, through TRL's own generation and rewards.
+
+        TRL's `completions/*` metrics keep describing the first roll. Metrics that reward functions log here appear as
+        `mentor/reroll/<name>`, so that the plain ones are not counted twice.
+        """
+        kept = {name: list(values) for name, values in self._metrics["train"].items() if name.startswith("completions/")}
+        first_logs, first_metrics = self._pending_extra_logs, self._pending_metrics
+        self._pending_extra_logs, self._pending_metrics = defaultdict(list), defaultdict(list)
+        second = Generated._make(super()._generate([request.sampled_under for request in requests]))
+        rewards = super()._calculate_rewards(
+            [dict(request.member.columns) for request in requests],
+            [request.member.prompt for request in requests],
+            second.completions,
+            second.completion_ids,
+        )
+        logs = _aligned(self._pending_extra_logs, len(requests))
+        for name, values in self._pending_metrics.items():
+            first_metrics[f"mentor/reroll/{name}"].extend(values)
+        self._pending_extra_logs, self._pending_metrics = first_logs, first_metrics
+        self._metrics["train"].update(kept)
+        start = self._exchange.rank * len(requests)
+        hints = [request.hint for request in requests]
+        return self._rows(second, rewards[start : start + len(requests)], logs, hints=hints)
+
+    def _rows(
+        self, generated: Generated, rewards: torch.Tensor, logs: dict[str, list[Any]], *, hints: Sequence[str | None]
+    ) -> list[Row]:
+        return [
+            Row(
+                prompt_ids=generated.prompt_ids[i],
+                completion_ids=generated.completion_ids[i],
+                completion=generated.completions[i],
+                logprobs=None if generated.logprobs is None else generated.logprobs[i],
+                rewards=tuple(values),
+                extra={column: column_values[i] for column, column_values in logs.items()},
+                hint=hints[i],
+            )
+            for i, values in enumerate(rewards.tolist())
+        ]
+
+    def _is_truncated(self, row: Row) -> bool:
+        ended = (*self.eos_token_ids, self._tokenizer.pad_token_id)
+        return bool(row.completion_ids) and row.completion_ids[-1] not in ended
+
+    def _write_back_logs(self, rows: Sequence[Row]) -> None:
+        """Replace the columns that reward functions logged, so that each row shows its own values."""
+        for column in sorted({column for row in rows for column in row.extra}):
+            self._pending_extra_logs[column] = [row.extra.get(column) for row in rows]
+
+    def _open_journal(self) -> Journal | None:
+        if self.strategy.name == "none" or not self.accelerator.is_main_process:
+            return None
+        return Journal(Path(self.args.output_dir) / "mentor" / "journal.jsonl")
+
+    def _bind_callback(self) -> None:
+        callbacks = [item for item in self.callback_handler.callbacks if isinstance(item, MentorCallback)]
+        if not callbacks:
+            callbacks = [MentorCallback()]
+            self.add_callback(callbacks[0])
+        for callback in callbacks:
+            callback.bind(self)
+
+
+def _aligned(logs: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
+    """The logged columns that have one value per row; others cannot be told apart by row and stay as they are."""
+    return {column: values for column, values in logs.items() if len(values) == rows}
+
+
+def _spliced(first: Generated, rows: Sequence[Row]) -> Generated:
+    return first._replace(
+        prompt_ids=[row.prompt_ids for row in rows],
+        completion_ids=[row.completion_ids for row in rows],
+        completions=[row.completion for row in rows],
+        logprobs=None if first.logprobs is None else [row.logprobs or [] for row in rows],
+    )

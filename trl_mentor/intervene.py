@@ -1,0 +1,189 @@
+"""One generation batch with collapsed groups: lessons from the main process, an even re-roll, new rows.
+
+Every rank runs this on equal input and comes out with equal results; `Exchange` is its only way to the others and
+`regenerate` its only way to the policy.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trl_mentor.assembly import completion_text, question_text
+from trl_mentor.collapse import SuccessRule, reroll_outcome
+from trl_mentor.counters import Counters, count_interventions
+from trl_mentor.exchange import Exchange
+from trl_mentor.records import Attempt, CollapsedGroup, Intervention, Lesson, Prompt, RerollOutcome, Row
+from trl_mentor.reroll import plan_reroll
+from trl_mentor.strategies.base import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One row of a selected group, as it travels between ranks."""
+
+    number: int
+    """Row number through the selected groups: member `number % group_size` of the `number // group_size`-th of them."""
+    prompt: Prompt
+    columns: Mapping[str, Any]
+    """The data set row, which reward functions receive."""
+    row: Row
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One completion to generate: under which prompt, and what its reward functions are to see."""
+
+    sampled_under: Prompt
+    member: Member
+    hint: str | None
+
+
+Regenerate = Callable[[Sequence[Request]], list[Row]]
+"""Generate and score this rank's share. Every rank calls it equally often with equally many requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of the selected groups, equal on every rank."""
+
+    interventions: list[Intervention]
+    rows: dict[int, list[Row]]
+    """New rows of the re-rolled groups, by group index."""
+    counters: Counters
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReader:
+    """Turns the rows of a selected group into what a mentor reads."""
+
+    rule: SuccessRule
+    answer_column: str | None
+
+    def read(self, index: int, members: Sequence[Member]) -> CollapsedGroup:
+        first = members[0]
+        answer = first.columns.get(self.answer_column) if self.answer_column is not None else None
+        return CollapsedGroup(
+            question=question_text(first.prompt),
+            attempts=tuple(self._attempt(member) for member in members),
+            answer=None if answer is None else str(answer),
+            prompt=first.prompt,
+            index=index,
+        )
+
+    def _attempt(self, member: Member) -> Attempt:
+        return Attempt(
+            text=completion_text(member.row.completion),
+            reward=_none_if_nan(self.rule.value(member.row.rewards)),
+            truncated=member.truncated,
+        )
+
+
+def intervene(
+    members: Sequence[Member],
+    selected: Sequence[int],
+    *,
+    step: int,
+    strategy: Strategy,
+    reader: GroupReader,
+    reward_names: Sequence[str],
+    exchange: Exchange,
+    regenerate: Regenerate,
+) -> Outcome:
+    """Prepare lessons, re-roll the groups that have one, merge.
+
+    `members` are the rows of the `selected` groups over all ranks, in order of their number.
+    """
+    size = len(members) // len(selected)
+    originals = [members[start : start + size] for start in range(0, len(members), size)]
+    groups = [reader.read(index, group) for index, group in zip(selected, originals, strict=True)]
+    started = time.monotonic()
+    lessons = exchange.from_main(lambda: strategy.prepare(groups))
+    waited = time.monotonic() - started
+    if len(lessons) != len(groups):
+        raise ValueError(f"strategy {strategy.name!r} prepared {len(lessons)} lessons for {len(groups)} groups")
+
+    started = time.monotonic()
+    rerolled, tokens = _reroll(originals, lessons, exchange, regenerate)
+    interventions = [
+        _record(
+            group, lesson, rows, step=step, strategy=strategy.name, rule=reader.rule, reward_names=reward_names
+        )
+        for group, lesson, rows in zip(groups, lessons, rerolled, strict=True)
+    ]
+    merged = {
+        group.index: strategy.merge([member.row for member in original], rows)
+        for group, original, rows in zip(groups, originals, rerolled, strict=True)
+        if rows
+    }
+    counters = count_interventions(interventions) + Counters(
+        mentor_seconds=waited,
+        policy_tokens=tokens,
+        reroll_tokens=tokens,
+        reroll_completions=sum(len(item.successes) for item in interventions),
+        reroll_successes=sum(
+            value is not None and reader.rule.succeeds(value) for item in interventions for value in item.successes
+        ),
+        reroll_seconds=time.monotonic() - started,
+    )
+    return Outcome(interventions=interventions, rows=merged, counters=counters)
+
+
+def _reroll(
+    originals: Sequence[Sequence[Member]], lessons: Sequence[Lesson], exchange: Exchange, regenerate: Regenerate
+) -> tuple[list[list[Row]], int]:
+    """New rows per selected group (none where the lesson leaves it), and the tokens that all ranks generated."""
+    taught = [
+        (position, lesson.prompt, lesson.hint) for position, lesson in enumerate(lessons) if lesson.prompt is not None
+    ]
+    new: list[list[Row]] = [[] for _ in lessons]
+    if not taught:
+        return new, 0
+    size = len(originals[0])
+    plan = plan_reroll(len(taught), group_size=size, world_size=exchange.world_size)
+    requests = []
+    for number in plan.share(exchange.rank):
+        position, prompt, hint = taught[number // size]
+        requests.append(Request(sampled_under=prompt, member=originals[position][number % size], hint=hint))
+    mine = regenerate(requests)
+    tokens = exchange.total(sum(len(row.completion_ids) for row in mine))
+    everyone = exchange.gather(mine)[: plan.real]
+    for number, row in enumerate(everyone):
+        new[taught[number // size][0]].append(row)
+    return new, tokens
+
+
+def _record(
+    group: CollapsedGroup,
+    lesson: Lesson,
+    rows: Sequence[Row],
+    *,
+    step: int,
+    strategy: str,
+    rule: SuccessRule,
+    reward_names: Sequence[str],
+) -> Intervention:
+    values = [rule.value(row.rewards) for row in rows]
+    return Intervention(
+        step=step,
+        strategy=strategy,
+        group=group,
+        guidance=lesson.guidance,
+        outcome=reroll_outcome(values, rule.threshold) if rows else RerollOutcome.SKIPPED,
+        completions=tuple(completion_text(row.completion) for row in rows),
+        successes=tuple(_none_if_nan(value) for value in values),
+        rewards={
+            name: tuple(_none_if_nan(row.rewards[column]) for row in rows)
+            for column, name in enumerate(reward_names)
+            if rows
+        },
+        reroll_tokens=sum(len(row.completion_ids) for row in rows),
+    )
+
+
+def _none_if_nan(value: float) -> float | None:
+    return None if math.isnan(value) else value

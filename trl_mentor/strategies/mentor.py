@@ -1,0 +1,41 @@
+"""MENTOR (arXiv 2610.13594): re-roll every collapsed group on hint + question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trl_mentor import rescue
+from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_template
+from trl_mentor.mentor import Mentor
+from trl_mentor.records import CollapsedGroup, GroupState, Guidance, Lesson, Row
+
+
+class MentorStrategy:
+    """q' = h* + q for each collapsed (q, a); the new group replaces the old one (sections 3.2 and 3.3).
+
+    A group for which the mentor failed is left as it was.
+    """
+
+    name = "mentor"
+
+    def __init__(self, mentor: Mentor, *, hint_template: str = DEFAULT_HINT_TEMPLATE) -> None:
+        check_hint_template(hint_template)
+        self.mentor = mentor
+        self.hint_template = hint_template
+
+    def select(self, states: Sequence[GroupState]) -> list[int]:
+        return [index for index, state in enumerate(states) if state is GroupState.COLLAPSED]
+
+    def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
+        return [
+            self._lesson(group, guidance) for group, guidance in zip(groups, self.mentor.guide(groups), strict=True)
+        ]
+
+    def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
+        return rescue.replace(original, rerolled)
+
+    def _lesson(self, group: CollapsedGroup, guidance: Guidance) -> Lesson:
+        if guidance.hint is None:
+            return Lesson(prompt=None, guidance=guidance)
+        hinted = add_hint(group.prompt, guidance.hint, self.hint_template)
+        return Lesson(prompt=hinted, hint=guidance.hint, guidance=guidance)

@@ -1,0 +1,23 @@
+"""The control that every claim about hints needs: a second roll on the plain question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trl_mentor import rescue
+from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Row
+
+
+class ResampleStrategy:
+    """Re-roll every collapsed group once on its own prompt: MENTOR's extra sampling without its hint."""
+
+    name = "resample"
+
+    def select(self, states: Sequence[GroupState]) -> list[int]:
+        return [index for index, state in enumerate(states) if state is GroupState.COLLAPSED]
+
+    def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
+        return [Lesson(prompt=group.prompt) for group in groups]
+
+    def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
+        return rescue.replace(original, rerolled)
