@@ -1,0 +1,237 @@
+"""The journal: what is written comes back, and a killed run costs one record."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trl_mentor import read_journal
+from trl_mentor.errors import ConfigError
+from trl_mentor.journal import Journal
+from trl_mentor.records import (
+    Attempt,
+    Call,
+    CollapsedGroup,
+    Draft,
+    Guidance,
+    HintOrigin,
+    Intervention,
+    Prompt,
+    Quality,
+    RerollOutcome,
+    Role,
+    Usage,
+    Verdict,
+    VerdictSource,
+)
+
+
+def intervention(step: int = 3, prompt: Prompt = "What is 2+2?", text: str = "It is 5.") -> Intervention:
+    """An intervention in which every field of every record differs from its default."""
+    drafts = (
+        Draft("The answer is 4.", Role.GENERATION, 1, Verdict(Quality.LOW, "leaks", VerdictSource.RULES)),
+        Draft("Count on your fingers.", Role.REPAIR, 1, Verdict(Quality.HIGH, "good", VerdictSource.JUDGE)),
+        Draft("Never judged.", Role.REPAIR, 2),
+    )
+    calls = (Call(Role.ATTRIBUTION, 0.5, Usage(100, 7)), Call(Role.JUDGMENT, 2.0, error="refused"))
+    guidance = Guidance("Count.", HintOrigin.ACCEPTED, ("adds wrongly",), drafts, calls, 2.5, "first draft leaked")
+    return Intervention(
+        step=step,
+        strategy="mentor",
+        group=CollapsedGroup("What is 2+2?", (Attempt(text, 0.0, True), Attempt("6")), "4", prompt, 5),
+        guidance=guidance,
+        outcome=RerollOutcome.RESCUED,
+        completions=("4", "5"),
+        successes=(1.0, None),
+        rewards={"correct": (1.0, None), "format": (0.5, 0.0)},
+        reroll_tokens=12,
+    )
+
+
+def write(path: Path, *records: Intervention) -> Path:
+    journal = Journal(path)
+    for record in records:
+        journal.append(record)
+    journal.close()
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "mentor" / "journal.jsonl"
+
+
+CHAT: Prompt = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2+2?"}]
+
+
+def test_records_come_back_equal_and_typed(path: Path) -> None:
+    written = [
+        intervention(),
+        intervention(prompt=CHAT),
+        replace(
+            intervention(), guidance=None, outcome=RerollOutcome.SKIPPED, completions=(), successes=(), rewards={}
+        ),
+    ]
+    records = read_journal(write(path, *written))
+    assert records == written
+    assert type(records[0].guidance.drafts[0].verdict.quality) is Quality
+    assert type(records[0].group.attempts) is tuple
+
+
+def test_the_output_dir_of_a_run_is_as_good_as_the_file(path: Path) -> None:
+    write(path, intervention())
+    assert read_journal(path.parent.parent) == read_journal(str(path)) == [intervention()]
+
+
+@pytest.mark.parametrize("text", ["a\x00b\x1b[31m\u2028\n", "\ud800 lone \udc00", "\U0001d6fc 中文 é"], ids=ascii)
+def test_any_text_a_model_emits_survives(path: Path, text: str) -> None:
+    record = intervention(text=text)
+    assert read_journal(write(path, record)) == [record]
+    assert len(path.read_bytes().splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_numbers_that_json_lacks_become_null(path: Path, number: float) -> None:
+    write(path, replace(intervention(), successes=(number, 1.0)))
+    json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert read_journal(path)[0].successes == (None, 1.0)
+
+
+def test_message_contents_that_json_lacks_do_not_stop_a_run(path: Path) -> None:
+    prompt: Prompt = [{"role": "user", "content": [{"type": "image", "image": Path("x.png")}, (1, {2: 3})]}]
+    (record,) = read_journal(write(path, intervention(prompt=prompt)))
+    assert record.group.prompt == [
+        {"role": "user", "content": [{"type": "image", "image": "x.png"}, [1, {"2": 3}]]},
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 2, 40, 400])
+def test_a_torn_last_line_costs_that_record_only(path: Path, cut: int) -> None:
+    write(path, intervention(1), intervention(2))
+    path.write_bytes(path.read_bytes()[:-cut])
+    write(path, intervention(3), intervention(4))
+    if cut == 1:  # only the newline is missing: the record is whole
+        assert [record.step for record in read_journal(path)] == [1, 2, 3, 4]
+        return
+    with pytest.warns(UserWarning, match=r"skipped 1 unreadable line.*journal\.jsonl"):
+        records = read_journal(path)
+    assert [record.step for record in records] == [1, 3, 4]
+    assert records.skipped_lines == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\x00\x00\x00\x00",
+        b"\xff\xfe{}",
+        b"[1]",
+        b"{}",
+        b'{"schema": 1, "time": "t", "step": 1}',
+        b"[" * 100_000,
+        b'{"schema": 1, "time": "t", "step": "one", "strategy": "s", "group": {"question": "q", "attempts": []}, '
+        b'"guidance": null, "outcome": "rescued"}',
+        b'{"schema": 1, "time": "t", "step": 1, "strategy": "s", "group": {"question": "q", "attempts": "abc"}, '
+        b'"guidance": null, "outcome": "rescued"}',
+        b'{"schema": 1, "time": "t", "step": 1, "strategy": "s", "group": {"question": "q", "attempts": []}, '
+        b'"guidance": null, "outcome": "won"}',
+    ],
+)
+def test_a_line_that_is_not_an_intervention_is_skipped_and_counted(path: Path, line: bytes) -> None:
+    write(path, intervention(1))
+    with path.open("ab") as file:
+        file.write(line + b"\n\n")
+    write(path, intervention(2))
+    with pytest.warns(UserWarning, match="skipped 1"):
+        records = read_journal(path)
+    assert [record.step for record in records] == [1, 2]
+    assert len(records.to_dataset()) == 2
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes) + "\n")
+
+
+def test_fields_of_a_newer_version_are_ignored(path: Path) -> None:
+    rewrite(write(path, intervention()), mood="good")
+    assert read_journal(path) == [intervention()]
+
+
+def test_a_newer_format_says_what_to_install(path: Path) -> None:
+    rewrite(write(path, intervention()), schema=2)
+    with pytest.raises(ConfigError, match=r"format 2.*newer trl-mentor"):
+        read_journal(path)
+
+
+def test_a_missing_journal_names_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"mentor/journal\.jsonl"):
+        read_journal(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        read_journal(tmp_path / "nowhere")
+
+
+def test_a_record_is_on_file_before_any_sync(path: Path) -> None:
+    journal = Journal(path)
+    journal.append(intervention())
+    assert read_journal(path) == [intervention()]
+    journal.close()
+
+
+def test_a_full_disk_is_logged_once_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal("/dev/full")
+    journal.append(intervention())
+    journal.append(intervention())
+    journal.close()
+    assert journal.lost == 2
+    assert [record.message for record in caplog.records if "lost a record" in record.message] == [
+        "the journal /dev/full lost a record, training goes on without it: [Errno 28] No space left on device"
+    ]
+
+
+def test_a_closed_journal_refuses_records_and_closes_again_in_peace(path: Path) -> None:
+    journal = Journal(path)
+    journal.close()
+    journal.close()
+    journal.sync()
+    with pytest.raises(ValueError, match="closed"):
+        journal.append(intervention())
+
+
+def test_two_writers_do_not_mix_their_lines(path: Path) -> None:
+    first, second = Journal(path), Journal(path)
+    for step in range(10):
+        first.append(intervention(2 * step, text="a" * 100_000))
+        second.append(intervention(2 * step + 1, text="b" * 100_000))
+    first.close()
+    second.close()
+    assert [record.step for record in read_journal(path)] == list(range(20))
+
+
+def test_a_table_takes_plain_and_chat_prompts_and_broken_unicode_together(path: Path) -> None:
+    no_mentor = replace(intervention(3), guidance=None, rewards={"other": (1.0,)})
+    table = read_journal(
+        write(path, intervention(1), intervention(2, prompt=CHAT, text="\ud800"), no_mentor)
+    ).to_dataset()
+    assert table["prompt"][0] == "What is 2+2?"
+    assert json.loads(table["prompt"][1]) == CHAT
+    assert table["attempts"][1][0]["text"] == "?"
+    assert table["outcome"][:] == ["rescued"] * 3
+    assert table["origin"][:] == ["accepted", "accepted", None]
+    assert table["mentor_prompt_tokens"][:] == [100, 100, 0]
+    assert table["rewards"][2] == [{"name": "other", "values": [1.0]}]
+    frame = table.to_pandas()
+    assert list(frame.hint[:2]) == ["Count.", "Count."]
+    assert all(time.endswith("+00:00") for time in frame.time)
+
+
+def test_an_empty_journal_is_an_empty_table_with_the_same_columns(path: Path) -> None:
+    Journal(path).close()
+    empty = read_journal(path)
+    assert (list(empty), empty.skipped_lines) == ([], 0)
+    table = empty.to_dataset()
+    write(path, intervention())
+    assert len(table) == 0
+    assert table.features == read_journal(path).to_dataset().features

@@ -1,0 +1,200 @@
+"""The journal: every intervention of a run as one JSON line, written as it happens, read back as typed records.
+
+A run may be killed at any moment. Each record is therefore a single appended write that ends with a newline, and a
+line that is torn or cannot be read costs that record and no other.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+
+from trl_mentor.errors import ConfigError
+from trl_mentor.records import Intervention, Prompt
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+SCHEMA = 1
+"""Version of the line format; raised only when an old reader would misunderstand a new line."""
+
+JOURNAL_PATH = Path("mentor") / "journal.jsonl"
+"""Where a run keeps its journal, relative to `output_dir`."""
+
+logger = logging.getLogger(__name__)
+
+
+class Journal:
+    """Appends interventions to a file; the directory is made, an existing journal is continued.
+
+    Only opening it raises `OSError`. A disk that fills up later is logged once and counted in `lost`: an observer must
+    not end the run that it observes.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.lost = 0
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd: int | None = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        size = os.fstat(self._fd).st_size
+        self._torn = size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
+
+    def append(self, intervention: Intervention) -> None:
+        """Write one record. Raises `ValueError` if the journal is closed."""
+        if self._fd is None:
+            raise ValueError(f"the journal {self.path} is closed")
+        head = {"schema": SCHEMA, "time": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        line = json.dumps(head | plain_json(intervention), allow_nan=False) + "\n"
+        data = ("\n" * self._torn + line).encode("ascii")
+        try:
+            written = os.write(self._fd, data)
+        except OSError as error:
+            self._lose(str(error))
+        else:
+            self._torn = written < len(data)
+            if self._torn:
+                self._lose(f"only {written} of {len(data)} bytes were written")
+
+    def sync(self) -> None:
+        """Ask the operating system to put everything on disk; does nothing on a closed journal."""
+        if self._fd is None:
+            return
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            logger.warning("could not sync the journal %s: %s", self.path, error)
+
+    def close(self) -> None:
+        """Sync and close; closing twice is fine."""
+        self.sync()
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _lose(self, why: str) -> None:
+        self.lost += 1
+        if self.lost == 1:
+            logger.warning("the journal %s lost a record, training goes on without it: %s", self.path, why)
+
+
+class JournalRecords(list[Intervention]):
+    """The interventions of a journal in the order in which they were written."""
+
+    def __init__(self, records: Iterable[Intervention] = (), *, times: Iterable[str] = (), skipped_lines: int = 0):
+        super().__init__(records)
+        self.times = list(times)
+        """When each record was written, ISO 8601 in UTC."""
+        self.skipped_lines = skipped_lines
+        """Lines that were torn or could not be read."""
+
+    def to_dataset(self) -> Dataset:
+        """One row per intervention, for `datasets` and from there pandas.
+
+        Scalars are columns; `attempts`, `drafts`, `calls` and `rewards` are lists of structs. `prompt` is the plain
+        prompt or, of a conversation, its messages as JSON, so that a journal may mix the two. Characters that are not
+        valid Unicode become `?`.
+        """
+        from trl_mentor.journal_table import to_dataset
+
+        return to_dataset(self, self.times)
+
+
+def read_journal(path: str | os.PathLike[str]) -> JournalRecords:
+    """Read a journal, given as the file or as the `output_dir` of a run.
+
+    Unreadable lines are skipped, counted and warned about once. Raises `FileNotFoundError` if there is no journal, and
+    `ConfigError` if a newer version of the package wrote it in a format that this one does not know.
+    """
+    file = Path(path) / JOURNAL_PATH if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"no journal at {file}: give the journal file or the output_dir of a run. A run writes its journal at the "
+            f"first intervention, to <output_dir>/{JOURNAL_PATH}"
+        )
+    found = JournalRecords()
+    with file.open("rb") as lines:
+        for line in lines:
+            if line.strip():
+                _read_line(line, file, found)
+    if found.skipped_lines:
+        warnings.warn(
+            f"skipped {found.skipped_lines} unreadable line(s) of {file}, probably torn when a run was killed",
+            UserWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def plain_json(value: Any) -> Any:
+    """`value` as plain JSON: records become objects, NaN and infinity null, anything unknown its `str`."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain_json(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): plain_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    return str(value)
+
+
+def _read_line(line: bytes, file: Path, found: JournalRecords) -> None:
+    """Add the record of one line to `found`, or count the line as skipped."""
+    try:
+        data = json.loads(line.decode("utf-8"))
+        schema, time = int(data["schema"]), str(data["time"])
+        if schema <= SCHEMA:
+            found.append(_rebuild(Intervention, data))
+            found.times.append(time)
+            return
+    except (ValueError, TypeError, KeyError, RecursionError):
+        found.skipped_lines += 1
+        return
+    raise ConfigError(
+        f"{file} was written in journal format {schema}, this version of trl-mentor reads up to {SCHEMA}; "
+        "install a newer trl-mentor to read it"
+    )
+
+
+_annotations = cache(get_type_hints)
+
+
+def _rebuild(kind: Any, value: Any) -> Any:
+    """A value of the annotated type `kind` from its plain JSON. Raises `TypeError`, `ValueError` or `KeyError`."""
+    if kind == Prompt:
+        return _checked(value, str | list)
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = _annotations(kind)
+        return kind(**{name: _rebuild(hint, value[name]) for name, hint in hints.items() if name in value})
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        inner = [arg for arg in args if arg is not NoneType]
+        return None if value is None and len(inner) < len(args) else _rebuild(inner[0], value)
+    if origin is tuple:
+        return tuple(_rebuild(args[0], item) for item in _checked(value, list))
+    if origin is Mapping:
+        return {key: _rebuild(args[1], item) for key, item in _checked(value, dict).items()}
+    if issubclass(kind, Enum):
+        return kind(value)
+    return float(_checked(value, int | float)) if kind is float else _checked(value, kind)
+
+
+def _checked(value: Any, kind: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind}, got {type(value).__name__}")
+    return value
