@@ -1,0 +1,183 @@
+"""Prompts of the four agents, as Jinja2 files.
+
+A template is `<domain>/<role>.jinja` with a block `user` and usually a block `system`. A directory of the user's own
+may replace any file, `shared/...` included, and may add domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import jinja2
+from jinja2 import meta, nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from trl_mentor.errors import TemplateError
+from trl_mentor.quoting import neutralise, read_blocks
+from trl_mentor.records import Message, Role
+
+__all__ = ["SLOTS", "PromptTemplates", "Slot", "read_blocks"]
+
+Slot = str | None | Sequence[str]
+"""Value of a slot: a text, None (only `answer`, when it is not known), or texts (`attempts`, `diagnosis`)."""
+
+SLOTS: Mapping[Role, tuple[str, ...]] = {
+    Role.ATTRIBUTION: ("question", "answer", "attempts"),
+    Role.GENERATION: ("question", "diagnosis", "attempts"),
+    Role.JUDGMENT: ("question", "answer", "diagnosis", "draft"),
+    Role.REPAIR: ("question", "diagnosis", "draft", "critique"),
+}
+"""What each role sees. The roles that write hints never see the answer."""
+
+_REQUIRED: Mapping[Role, tuple[str, ...]] = {
+    Role.ATTRIBUTION: ("question", "attempts"),
+    Role.GENERATION: ("question",),
+    Role.JUDGMENT: ("question", "draft"),
+    Role.REPAIR: ("question", "draft", "critique"),
+}
+_FULL_SAMPLE: Mapping[str, Slot] = {
+    "question": "sample-question",
+    "answer": "sample-answer",
+    "attempts": ("sample-attempts", "another attempt"),
+    "diagnosis": ("sample-diagnosis", "another phrase"),
+    "draft": "sample-draft",
+    "critique": "sample-critique",
+}
+_BARE_SAMPLE: Mapping[str, Slot] = {**_FULL_SAMPLE, "answer": None, "attempts": (), "diagnosis": ()}
+
+_PACKAGED = Path(__file__).parent / "templates"
+_ERRORS = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+class PromptTemplates:
+    """The templates of one domain, read once and checked at construction.
+
+    Raises `TemplateError` if the domain is unknown, or if a template is missing, does not parse, uses a slot that its
+    role does not fill, leaves out one that its role cannot do without, or does what the sandbox forbids.
+    """
+
+    def __init__(self, domain: str, templates_dir: str | Path | None = None) -> None:
+        roots = [_PACKAGED] if templates_dir is None else [Path(templates_dir), _PACKAGED]
+        _check_domain(domain, roots)
+        self._environment = ImmutableSandboxedEnvironment(
+            loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(root) for root in roots]),
+            undefined=jinja2.StrictUndefined,
+            autoescape=False,
+            auto_reload=False,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates = {role: self._load(f"{domain}/{role}.jinja", SLOTS[role]) for role in Role}
+        self.fallback = self._read_fallback(f"{domain}/fallback.jinja")
+        """The fixed hint for a question whose every draft was refused."""
+        for role in Role:
+            self._try_out(role)
+
+    def messages(self, role: Role, slots: Mapping[str, Slot]) -> list[Message]:
+        """The conversation for one role, every slot quoted. `slots` may hold more than the role sees.
+
+        Raises `TemplateError` if the template fails on these values.
+        """
+        template = self._templates[role]
+        context = template.new_context({name: _quoted(slots[name]) for name in SLOTS[role]})
+        try:
+            # Running the root fills in imports and inherited blocks; its own output is not used.
+            for _ in template.root_render_func(context):
+                pass
+            blocks = context.blocks
+            texts = {name: "".join(blocks[name][0](context)).strip() for name in ("system", "user") if name in blocks}
+        except _ERRORS as error:
+            raise _failure(template.name, error) from error
+        if not texts.get("user"):
+            raise TemplateError(f"template {template.name}: there is no text in a block named 'user'; add one")
+        return [{"role": name, "content": text} for name, text in texts.items() if text]
+
+    def _load(self, name: str, slots: Sequence[str]) -> jinja2.Template:
+        try:
+            for file, tree in self._with_ancestors(name):
+                _check_slots(file, tree, slots)
+            return self._environment.get_template(name)
+        except _ERRORS as error:
+            raise _failure(name, error) from error
+
+    def _with_ancestors(self, name: str) -> Iterator[tuple[str, nodes.Template]]:
+        """Name and syntax tree of the template and of all that it extends, imports or includes."""
+        assert self._environment.loader is not None
+        waiting, seen = [name], {name}
+        while waiting:
+            file = waiting.pop()
+            source, path, _ = self._environment.loader.get_source(self._environment, file)
+            tree = self._environment.parse(source, file, path)
+            yield file, tree
+            new = {reference for reference in meta.find_referenced_templates(tree) if reference} - seen
+            waiting += new
+            seen |= new
+
+    def _read_fallback(self, name: str) -> str:
+        try:
+            text = self._load(name, ()).render().strip()
+        except _ERRORS as error:
+            raise _failure(name, error) from error
+        if not text:
+            raise TemplateError(f"template {name}: it renders to nothing; write the fixed hint into it")
+        return text
+
+    def _try_out(self, role: Role) -> None:
+        self.messages(role, _BARE_SAMPLE)
+        rendered = "\n".join(message["content"] for message in self.messages(role, _FULL_SAMPLE))
+        missing = [slot for slot in _REQUIRED[role] if f"sample-{slot}" not in rendered]
+        if missing:
+            name = self._templates[role].name
+            raise TemplateError(f"template {name}: it does not show slot {', '.join(map(repr, missing))}; add it")
+
+
+def _check_domain(domain: str, roots: Sequence[Path]) -> None:
+    if not roots[0].is_dir():
+        raise TemplateError(f"templates_dir is {str(roots[0])!r}, which is not a directory")
+    known = sorted({path.name for root in roots for path in root.iterdir() if path.is_dir()} - {"shared"})
+    if domain not in known:
+        raise TemplateError(
+            f"unknown domain {domain!r}; known: {', '.join(known)}. Choose one of them, or put your own templates "
+            f"into a directory {domain!r} and pass its parent as templates_dir"
+        )
+
+
+def _check_slots(file: str, tree: nodes.Template, slots: Sequence[str]) -> None:
+    """Find unknown slots also in branches that the sample values do not reach."""
+    defined = {node.name for node in tree.find_all(nodes.Macro)} | {
+        node.target for node in tree.find_all(nodes.Import)
+    }
+    defined |= {node.name for node in tree.find_all(nodes.Name) if node.ctx == "store"}
+    for node in tree.find_all(nodes.FromImport):
+        defined |= {name if isinstance(name, str) else name[1] for name in node.names}
+    unknown = sorted(meta.find_undeclared_variables(tree) - defined - set(slots) - {"self", "super"})
+    if unknown:
+        raise TemplateError(
+            f"template {file}: unknown slot {', '.join(map(repr, unknown))}; available: {', '.join(slots) or 'none'}"
+        )
+
+
+def _quoted(value: Slot) -> Slot:
+    if value is None:
+        return None
+    return neutralise(value) if isinstance(value, str) else tuple(map(neutralise, value))
+
+
+def _failure(name: str | None, error: Exception) -> TemplateError:
+    if isinstance(error, TemplateError):
+        return error
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return TemplateError(f"template {error.name or name}, line {error.lineno}: {error.message}")
+    if isinstance(error, jinja2.TemplateNotFound):
+        return TemplateError(f"template {name}: the file {error.name!r} does not exist; add it")
+    return TemplateError(f"template {name}: {type(error).__name__}: {error}")
