@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+
+from trl_mentor.counters import Counters, batch_metrics, count_interventions, count_states
+from trl_mentor.records import (
+    Call,
+    CollapsedGroup,
+    GroupState,
+    Guidance,
+    HintOrigin,
+    Intervention,
+    RerollOutcome,
+    Role,
+    Usage,
+)
+
+
+def intervention(outcome: RerollOutcome, origin: HintOrigin | None = None) -> Intervention:
+    calls = (Call(Role.GENERATION, 0.1, Usage(10, 3)), Call(Role.JUDGMENT, 0.1, error="BackendError: down"))
+    guidance = None if origin is None else Guidance(hint="h", origin=origin, calls=calls)
+    group = CollapsedGroup(question="q", attempts=())
+    return Intervention(step=0, strategy="mentor", group=group, guidance=guidance, outcome=outcome)
+
+
+def test_the_three_kinds_of_group_are_counted_apart():
+    states = [GroupState.COLLAPSED, GroupState.ALL_CORRECT, GroupState.UNSCORABLE, GroupState.MIXED]
+    metrics = batch_metrics(count_states(states))
+    assert metrics["mentor/frac_collapsed"] == 0.25
+    assert metrics["mentor/frac_all_correct"] == 0.25
+    assert metrics["mentor/frac_unscorable"] == 0.25
+
+
+def test_outcomes_of_the_reroll_add_up_to_the_interventions():
+    counters = count_interventions([intervention(outcome) for outcome in RerollOutcome])
+    assert (counters.rescued, counters.hint_saturated, counters.still_collapsed, counters.skipped) == (1, 1, 1, 1)
+
+
+def test_calls_tokens_and_errors_of_the_mentor_are_summed():
+    counters = count_interventions(
+        [
+            intervention(RerollOutcome.RESCUED, HintOrigin.ACCEPTED),
+            intervention(RerollOutcome.RESCUED, HintOrigin.FALLBACK),
+            intervention(RerollOutcome.SKIPPED, HintOrigin.FAILED),
+        ]
+    )
+    assert (counters.accepted, counters.fallback, counters.failed) == (1, 1, 1)
+    assert (counters.calls, counters.call_errors) == (6, 3)
+    assert (counters.mentor_prompt_tokens, counters.mentor_completion_tokens) == (30, 9)
+
+
+def test_the_metric_keys_are_the_same_whatever_happened():
+    busy = count_states([GroupState.COLLAPSED]) + count_interventions([intervention(RerollOutcome.RESCUED)])
+    assert batch_metrics(Counters()).keys() == batch_metrics(busy).keys()
+
+
+def test_the_success_rate_of_no_reroll_is_not_a_number_rather_than_zero():
+    assert math.isnan(batch_metrics(Counters())["mentor/reroll_success_rate"])
+    assert batch_metrics(Counters(reroll_completions=4, reroll_successes=1))["mentor/reroll_success_rate"] == 0.25
+
+
+def test_counters_add_and_subtract():
+    a, b = Counters(groups=3, mentor_seconds=1.5), Counters(groups=2, mentor_seconds=0.5)
+    assert a + b - b == a

@@ -1,0 +1,357 @@
+"""The seam with TRL, always through `trainer.train()` on a tiny real policy."""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+
+import pandas as pd
+import pytest
+import tiny
+import torch
+from trl import GRPOConfig, GRPOTrainer
+
+from trl_mentor import Mentor, MentorGRPOTrainer, ScriptedBackend, read_journal
+from trl_mentor.errors import ConfigError
+from trl_mentor.records import HintOrigin, RerollOutcome, Role
+from trl_mentor.strategies.resample import ResampleStrategy
+
+HARD = [row for row in range(16) if row // 4 in (1, 3)]
+"""Rows of groups 1 and 3, the ones that collapse in `tiny.dataset`."""
+
+
+def changed_rows(plain, mentored):
+    pairs = zip(tiny.rows(plain.batches[0]), tiny.rows(mentored.batches[0]), strict=True)
+    return [index for index, (before, after) in enumerate(pairs) if before != after]
+
+
+@pytest.mark.parametrize("per_device", [16, 2])
+def test_exactly_the_rows_of_collapsed_groups_change_prompt_and_completion(tmp_path, per_device):
+    shape = {"per_device_train_batch_size": per_device, "gradient_accumulation_steps": 16 // per_device}
+    plain = tiny.trained(tmp_path / "a", mentor_strategy="none", reward=tiny.HardRowsFail(rerolls=False), **shape)
+    mentored = tiny.trained(tmp_path / "b", **shape)
+    assert changed_rows(plain, mentored) == HARD
+    hinted = tiny.tokenizer()(f"Hint: {tiny.HINT}\n\nOriginal question: w1 w1")["input_ids"]
+    after = tiny.rows(mentored.batches[0])
+    assert [after[row][0] for row in range(4, 8)] == [tuple(hinted)] * 4
+    assert all(tiny.rows(plain.batches[0])[row][1] != after[row][1] for row in HARD)
+
+
+def test_with_nothing_collapsed_rows_losses_and_keys_equal_plain_trl(tmp_path):
+    def train(cls, name, **extra):
+        trainer = cls(
+            tiny.model(),
+            reward_funcs=tiny.HardRowsFail(rerolls=False),
+            args=tiny.config(tmp_path / name, max_steps=3, beta=0.0),
+            train_dataset=tiny.dataset(hard=tiny.never),
+            processing_class=tiny.tokenizer(),
+            **extra,
+        )
+        trainer.train()
+        return trainer
+
+    plain, mentored = train(GRPOTrainer, "plain"), train(MentorGRPOTrainer, "mentor", mentor=tiny.mentor())
+    timing = {"step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
+    for before, after in zip(plain.state.log_history, mentored.state.log_history, strict=True):
+        after = {key: value for key, value in after.items() if not key.startswith("mentor/")}
+        assert after.keys() == before.keys()
+        assert {k: v for k, v in after.items() if k not in timing} == {k: v for k, v in before.items() if k not in timing}
+    pairs = zip(plain.model.parameters(), mentored.model.parameters(), strict=True)
+    assert all(torch.equal(before, after) for before, after in pairs)
+
+
+def test_each_completion_is_scored_once_and_rewards_see_the_original_prompt(tmp_path):
+    reward = tiny.HardRowsFail()
+    trainer = tiny.trained(tmp_path, reward=reward, max_steps=2)
+    assert [call["roll"] for call in reward.calls] == ["first", "second"] * 2
+    assert [len(call["completions"]) for call in reward.calls] == [16, 8, 16, 8]
+    assert reward.calls[1]["prompts"] == ["w1 w1"] * 4 + ["w3 w3"] * 4
+    assert reward.calls[1]["answer"] == ["answer-1"] * 4 + ["answer-3"] * 4
+
+
+def test_inputs_and_data_set_are_untouched(tmp_path):
+    data = tiny.dataset(conversational=True)
+    before = copy.deepcopy(data.to_list())
+    seen = []
+
+    class Watcher(tiny.Recorder):
+        def _generate_and_score_completions(self, inputs):
+            kept = copy.deepcopy(inputs)
+            output = super()._generate_and_score_completions(inputs)
+            seen.append(kept == inputs)
+            return output
+
+    tiny.trained(tmp_path, data=data, cls=Watcher, max_steps=2)
+    assert seen == [True, True]
+    assert data.to_list() == before
+
+
+def test_in_a_conversation_the_hint_enters_the_last_user_turn(tmp_path):
+    reward = tiny.HardRowsFail()
+    trainer = tiny.trained(tmp_path, reward=reward, data=tiny.dataset(conversational=True))
+    expected = tiny.tokenizer().apply_chat_template(
+        [
+            {"role": "system", "content": "w20"},
+            {"role": "user", "content": f"Hint: {tiny.HINT}\n\nOriginal question: w1 w1"},
+        ],
+        add_generation_prompt=True,
+        return_dict=True,
+    )["input_ids"]
+    assert tiny.rows(trainer.batches[0])[4][0] == tuple(expected)
+    assert reward.calls[1]["completions"][0][0]["role"] == "assistant"
+    assert reward.calls[1]["prompts"][0][1]["content"] == "w1 w1"
+
+
+def test_columns_of_reward_functions_and_the_hint_stand_beside_their_rows(tmp_path):
+    trainer = tiny.trained(tmp_path, log_completions=True)
+    table = pd.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
+    hard = table["prompt"].isin(["w1 w1", "w3 w3"])
+    assert (table["mentor/hint"] == tiny.HINT).tolist() == hard.tolist()
+    groups = [1, 3] if hard.any() else []
+    assert table["seen"].tolist() == [
+        f"{'second' if row // 4 in groups else 'first'} answer-{row // 4}" for row in range(16)
+    ]
+
+
+def test_metrics_of_reward_functions_are_not_counted_twice(tmp_path):
+    trainer = tiny.trained(tmp_path)
+    assert trainer.state.log_history[0]["rolls"] == 1.0
+    assert trainer.state.log_history[0]["mentor/reroll/rolls"] == 2.0
+
+
+def test_trls_completion_metrics_describe_the_first_roll_and_its_token_count_includes_the_reroll(tmp_path):
+    plain = tiny.trained(tmp_path / "a", mentor_strategy="none", reward=tiny.HardRowsFail(rerolls=False))
+    mentored = tiny.trained(tmp_path / "b")
+    before, after = plain.state.log_history[0], mentored.state.log_history[0]
+    assert {k: v for k, v in after.items() if k.startswith("completions/")} == {
+        k: v for k, v in before.items() if k.startswith("completions/")
+    }
+    hinted_prompt = 6 + 2  # template words and hint, then the question
+    totals = mentored.mentor_totals
+    assert after["num_tokens"] == before["num_tokens"] + 8 * hinted_prompt + totals.reroll_tokens
+    assert totals.policy_tokens == plain.mentor_totals.policy_tokens + totals.reroll_tokens
+
+
+@pytest.mark.parametrize(
+    ("reroll", "outcome"),
+    [
+        ((0.0,), RerollOutcome.STILL_COLLAPSED),
+        ((1.0,), RerollOutcome.HINT_SATURATED),
+        ((None,), RerollOutcome.STILL_COLLAPSED),
+    ],
+)
+def test_groups_that_stay_collapsed_or_are_saturated_have_no_advantage_and_are_counted_apart(tmp_path, reroll, outcome):
+    trainer = tiny.trained(tmp_path, reward=tiny.HardRowsFail(reroll))
+    assert trainer.batches[0]["advantages"][HARD].tolist() == [0.0] * 8
+    logged = trainer.state.log_history[0]
+    assert logged[f"mentor/frac_{outcome}"] == 0.5
+    assert logged["mentor/frac_rescued"] == 0.0
+    assert [item.outcome for item in read_journal(tmp_path)] == [outcome, outcome]
+
+
+def test_a_rescued_group_has_advantages_inside_the_new_group(tmp_path):
+    trainer = tiny.trained(tmp_path, reward=tiny.HardRowsFail((1.0, 0.0, 0.0, 0.0)))
+    values = trainer.batches[0]["advantages"][4:8].tolist()
+    assert values == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-3)
+
+
+def test_groups_without_a_hint_are_left_as_they_were_while_others_are_rescued(tmp_path):
+    def one_question_fails(role, messages):
+        if "w3 w3" in str(messages):
+            raise ConnectionError("no route to mentor")
+        return {Role.ATTRIBUTION: "- w1", Role.GENERATION: tiny.HINT}.get(role, "VERDICT: HIGH\nCRITIQUE: fine")
+
+    plain = tiny.trained(tmp_path / "a", mentor_strategy="none", reward=tiny.HardRowsFail(rerolls=False))
+    mentored = tiny.trained(tmp_path / "b", mentor=Mentor(ScriptedBackend(one_question_fails)))
+    assert changed_rows(plain, mentored) == [4, 5, 6, 7]
+    first, second = read_journal(tmp_path / "b")
+    assert (first.outcome, second.outcome) == (RerollOutcome.RESCUED, RerollOutcome.SKIPPED)
+    assert second.guidance.origin is HintOrigin.FAILED
+    assert "no route to mentor" in second.guidance.calls[0].error
+
+
+def test_a_mentor_that_always_raises_never_stops_training(tmp_path):
+    def down(role, messages):
+        raise OSError("connection refused")
+
+    trainer = tiny.trained(
+        tmp_path, mentor=Mentor(ScriptedBackend(down)), reward=tiny.HardRowsFail(rerolls=False), max_steps=2
+    )
+    assert trainer.state.global_step == 2
+    assert {item.guidance.origin for item in read_journal(tmp_path)} == {HintOrigin.FAILED}
+    assert trainer.mentor_totals.skipped == 4
+    assert trainer.state.log_history[0]["mentor/frac_hint_failed"] == 0.5
+
+
+def test_a_mentor_that_hangs_past_its_deadline_never_stops_training(tmp_path):
+    release = threading.Event()
+
+    def hang(role, messages):
+        release.wait(60)
+        return "too late"
+
+    mentor = Mentor(ScriptedBackend(hang), deadline=0.3)
+    trainer = tiny.trained(tmp_path, mentor=mentor, reward=tiny.HardRowsFail(rerolls=False), max_steps=2)
+    release.set()
+    assert trainer.state.global_step == 2
+    journal = read_journal(tmp_path)
+    assert {item.guidance.origin for item in journal} == {HintOrigin.FAILED}
+    assert "deadline" in journal[0].guidance.reason
+
+
+def test_a_mentor_that_answers_garbage_falls_back_to_the_safe_hint(tmp_path):
+    trainer = tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(lambda role, messages: "%%% \x00 {{ }} <think>")))
+    journal = read_journal(tmp_path)
+    assert {item.guidance.origin for item in journal} == {HintOrigin.FALLBACK}
+    assert trainer.mentor_totals.fallback == 2
+    assert journal[0].completions
+
+
+def test_evaluation_never_mentors(tmp_path):
+    reward = tiny.HardRowsFail(rerolls=False)
+    trainer = tiny.trainer(
+        tmp_path, reward=reward, eval_dataset=tiny.dataset(4), per_device_eval_batch_size=16, log_completions=True
+    )
+    metrics = trainer.evaluate()
+    assert [len(call["completions"]) for call in reward.calls] == [16]
+    assert trainer.mentor_totals.batches == 0
+    assert not any("mentor/" in key for key in metrics)
+    assert list(read_journal(tmp_path)) == []
+
+
+def test_training_with_evaluation_in_between_keeps_the_hint_column_aligned(tmp_path):
+    reward = tiny.HardRowsFail(reroll=(0.0,))  # whichever roll a call is, hard rows fail
+    trainer = tiny.trained(
+        tmp_path,
+        reward=reward,
+        max_steps=2,
+        eval_dataset=tiny.dataset(4),
+        per_device_eval_batch_size=16,
+        eval_strategy="steps",
+        eval_steps=1,
+        log_completions=True,
+    )
+    assert trainer.mentor_totals.batches == 2
+    table = pd.read_parquet(tmp_path / "completions" / "completions_00002.parquet")
+    assert len(table["mentor/hint"]) == len(table["prompt"])
+
+
+def test_the_mentor_works_once_per_generation_batch_however_often_it_is_reused(tmp_path):
+    reward = tiny.HardRowsFail()
+    trainer = tiny.trained(
+        tmp_path, reward=reward, max_steps=4, per_device_train_batch_size=8, steps_per_generation=2, num_iterations=2
+    )
+    assert trainer.state.global_step == 4
+    assert trainer.mentor_totals.batches == 1
+    assert len(reward.calls) == 2
+
+
+def test_the_last_checkpointed_config_may_be_a_plain_grpo_config(tmp_path):
+    args = GRPOConfig(
+        str(tmp_path),
+        per_device_train_batch_size=16,
+        num_generations=4,
+        max_completion_length=6,
+        max_steps=1,
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+    )
+    trainer = MentorGRPOTrainer(
+        tiny.model(),
+        tiny.HardRowsFail(),
+        args,
+        tiny.dataset(),
+        processing_class=tiny.tokenizer(),
+        mentor=tiny.mentor(),
+    )
+    trainer.train()
+    assert trainer.mentor_totals.rescued == 2
+
+
+def test_resampling_rerolls_collapsed_groups_on_the_plain_question(tmp_path):
+    plain = tiny.trained(tmp_path / "a", mentor_strategy="none", reward=tiny.HardRowsFail(rerolls=False))
+    again = tiny.trained(tmp_path / "b", mentor_strategy="resample")
+    before, after = tiny.rows(plain.batches[0]), tiny.rows(again.batches[0])
+    assert [prompt for prompt, _ in before] == [prompt for prompt, _ in after]
+    assert changed_rows(plain, again) == HARD
+    assert [item.strategy for item in read_journal(tmp_path / "b")] == ["resample", "resample"]
+
+
+def test_a_strategy_may_be_an_object_of_ones_own(tmp_path):
+    class OnlyTheFirst(ResampleStrategy):
+        name = "only_the_first"
+
+        def select(self, states):
+            return super().select(states)[:1]
+
+    trainer = tiny.trained(tmp_path, strategy=OnlyTheFirst())
+    assert trainer.mentor_totals.collapsed == 2
+    assert [item.group.index for item in read_journal(tmp_path)] == [1]
+
+
+def test_unscorable_groups_are_counted_and_left_alone(tmp_path):
+    trainer = tiny.trained(tmp_path, reward=tiny.HardRowsFail(easy=(None,)))
+    logged = trainer.state.log_history[0]
+    assert (logged["mentor/frac_unscorable"], logged["mentor/frac_collapsed"]) == (0.5, 0.5)
+    assert math.isfinite(logged["loss"])
+    assert len(read_journal(tmp_path)) == 2
+
+
+def test_a_named_verifier_decides_although_a_format_reward_is_positive(tmp_path):
+    def tidy(completions, **kwargs):
+        return [0.5] * len(completions)
+
+    trainer = tiny.trained(
+        tmp_path, reward=[tidy, tiny.HardRowsFail()], mentor_success_rewards=["verifier"], mentor_success_threshold=0.1
+    )
+    assert trainer.mentor_totals.rescued == 2
+    assert read_journal(tmp_path)[0].rewards == {"tidy": (0.5,) * 4, "verifier": (1.0, 0.0, 1.0, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mentor_success_rewards": ["acuracy"]}, "'acuracy', which is not one of the reward functions"),
+        ({"mentor_answer_column": "gold"}, "'gold', but the training data set has the columns"),
+        ({"mentor_model": "m"}, "both mentor= and mentor_model"),
+        ({"mentor_hint_template": "Hint only: {hint}"}, "question"),
+    ],
+)
+def test_wrong_settings_are_refused_at_construction(tmp_path, options, words):
+    with pytest.raises(ConfigError, match=words):
+        tiny.trainer(tmp_path, mentor=tiny.mentor(), **options)
+
+
+def test_a_strategy_that_needs_a_mentor_says_how_to_give_it_one(tmp_path):
+    with pytest.raises(ConfigError, match=r"mentor=Mentor\(backend\)"):
+        MentorGRPOTrainer(
+            tiny.model(),
+            tiny.HardRowsFail(),
+            tiny.config(tmp_path),
+            tiny.dataset(),
+            processing_class=tiny.tokenizer(),
+        )
+
+
+def test_a_deadline_beyond_the_ddp_timeout_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="ddp_timeout=100"):
+        tiny.config(tmp_path, ddp_timeout=100)
+    with pytest.raises(ConfigError, match="ddp_timeout=1800"):
+        tiny.trainer(tmp_path, mentor=tiny.mentor(deadline=1800.0))
+
+
+@pytest.mark.parametrize("option", ["tools", "environment_factory", "rollout_func"])
+def test_unsupported_options_are_refused_by_name(tmp_path, option):
+    given = [print] if option == "tools" else print
+    with pytest.raises(NotImplementedError, match=option):
+        MentorGRPOTrainer(
+            tiny.model(), tiny.HardRowsFail(), tiny.config(tmp_path), tiny.dataset(), mentor=tiny.mentor(), **{option: given}
+        )
+
+
+def test_image_columns_are_refused_by_name(tmp_path):
+    data = tiny.dataset().add_column("images", [[] for _ in range(8)])
+    with pytest.raises(NotImplementedError, match="images"):
+        tiny.trainer(tmp_path, data=data)
