@@ -191,13 +191,15 @@ def test_a_full_disk_is_logged_once_and_stops_nothing(caplog: pytest.LogCaptureF
     ]
 
 
-def test_a_closed_journal_refuses_records_and_closes_again_in_peace(path: Path) -> None:
+def test_a_closed_journal_closes_again_in_peace_and_is_continued_by_the_next_record(path: Path) -> None:
+    write(path, intervention(1))
     journal = Journal(path)
     journal.close()
     journal.close()
     journal.sync()
-    with pytest.raises(ValueError, match="closed"):
-        journal.append(intervention())
+    journal.append(intervention(2))
+    journal.close()
+    assert [record.step for record in read_journal(path)] == [1, 2]
 
 
 def test_two_writers_do_not_mix_their_lines(path: Path) -> None:

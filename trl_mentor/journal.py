@@ -45,19 +45,17 @@ class Journal:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.lost = 0
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._fd: int | None = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        size = os.fstat(self._fd).st_size
-        self._torn = size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
+        self._torn = False
+        self._fd: int | None = self._open()
 
     def append(self, intervention: Intervention) -> None:
-        """Write one record. Raises `ValueError` if the journal is closed."""
-        if self._fd is None:
-            raise ValueError(f"the journal {self.path} is closed")
+        """Write one record; a journal that was closed is opened again."""
         head = {"schema": SCHEMA, "time": datetime.now(UTC).isoformat(timespec="milliseconds")}
         line = json.dumps(head | plain_json(intervention), allow_nan=False) + "\n"
-        data = ("\n" * self._torn + line).encode("ascii")
         try:
+            if self._fd is None:
+                self._fd = self._open()
+            data = ("\n" * self._torn + line).encode("ascii")
             written = os.write(self._fd, data)
         except OSError as error:
             self._lose(str(error))
@@ -81,6 +79,13 @@ class Journal:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+    def _open(self) -> int:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        size = os.fstat(fd).st_size
+        self._torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        return fd
 
     def _lose(self, why: str) -> None:
         self.lost += 1
