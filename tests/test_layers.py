@@ -26,6 +26,7 @@ LAYERS = {
     "journal": 1,
     "journal_table": 1,
     "packing": 1,
+    "quoting": 1,
     "reroll": 1,
     "rescue": 1,
     "settings": 1,

@@ -1,0 +1,119 @@
+"""Promises that the repository makes about itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(ROOT.glob("docs/**/*.md")),
+    *ROOT.glob("changelog.d/*.md"),
+]
+FRAGMENTS = [path for path in sorted(ROOT.glob("changelog.d/*.md")) if path.name != "README.md"]
+NOTES = sorted(ROOT.glob("docs/decisions/*.md"))
+
+# Put together from parts, so that this file is not its own first finding.
+MACHINE_PATH = re.compile(r"(?<![\w.:/-])/(?:" + "|".join(["work", "tmp", "root", "home", "opt", "mnt"]) + r")/\w")
+INDEX_HOST = re.compile(
+    "|".join([r"pypi\." + "org", "python" + "hosted", "download" + r"\.pytorch", r"://[\w.-]*" + "/simple"])
+)
+
+
+def tracked_texts() -> Iterator[tuple[str, str]]:
+    """Path and text of every tracked text file."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        path = ROOT / name
+        if not path.is_file():
+            continue
+        try:
+            yield name, path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout, so there is no list of tracked files")
+    return dict(tracked_texts())
+
+
+def findings(texts: dict[str, str], pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in texts.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def local_links(page: str) -> list[str]:
+    """Targets of the relative links of a Markdown page, without their anchors."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", page)
+    return [target.partition("#")[0] for target in targets if not re.match(r"[a-z]+:|#", target)]
+
+
+def test_pyproject_says_how_the_package_is_built_and_setup_cfg_what_it_is():
+    assert "project" not in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    assert setup["metadata"]["name"] == "trl-mentor"
+
+
+def test_no_tracked_file_names_a_path_of_somebodys_machine(texts):
+    assert findings(texts, MACHINE_PATH) == []
+
+
+def test_no_tracked_file_names_the_host_of_a_package_index(texts):
+    assert findings(texts, INDEX_HOST) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_relative_link_leads_somewhere(page):
+    missing = [link for link in local_links(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_the_readme_has_at_most_150_lines():
+    assert 0 < len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("note", NOTES, ids=lambda note: note.name)
+def test_a_decision_note_has_at_most_40_lines(note):
+    assert len(note.read_text(encoding="utf-8").splitlines()) <= 40
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS, ids=lambda fragment: fragment.name)
+def test_a_changelog_fragment_is_one_sentence(fragment):
+    text = fragment.read_text(encoding="utf-8").strip()
+    assert re.fullmatch(r"[^\n]+[.]", text)
+    assert not re.search(r"[.!?] [A-Z]", text)
+    assert re.fullmatch(r"[\w-]+\.(added|changed|fixed|removed)\.md", fragment.name)
+
+
+def test_every_test_that_the_paper_map_names_exists():
+    named = re.findall(r"`(tests/\w+\.py)(?:::(\w+))?`", (ROOT / "docs" / "paper_map.md").read_text(encoding="utf-8"))
+    assert named
+    for file, function in named:
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert not function or function in defined, f"{file} has no test {function}"
+
+
+def test_the_planted_faults_are_found():
+    home = "/" + "home/ann/model"
+    assert findings({"a.py": f'path = "{home}"'}, MACHINE_PATH) == [f'a.py:1: path = "{home}"']
+    assert findings({"a.md": "see /" + "v1 and docs/tmp/x"}, MACHINE_PATH) == []
+    assert findings({"a.md": "from https://pypi." + "org/x"}, INDEX_HOST)
+    assert local_links("[a](b.md#c) [d](https://e) [f](#g)") == ["b.md"]
