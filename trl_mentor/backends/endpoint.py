@@ -1,0 +1,71 @@
+"""What a mentor endpoint may be told: its settings checked, its key read, nothing else from the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import openai
+
+from trl_mentor.errors import ConfigError
+
+PLACEHOLDER_KEY = "no-key-needed"
+
+
+def read_key(name: str | None) -> str:
+    if name is None:
+        return PLACEHOLDER_KEY
+    if name not in os.environ:
+        shown = name if re.fullmatch(r"[A-Z][A-Z0-9_]*", name) else "(not shown: it may be a key itself)"
+        raise ConfigError(
+            f"the environment variable {shown} is not set; api_key_env must be the name of the variable that holds "
+            "the mentor's key"
+        )
+    key = os.environ[name].strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise ConfigError(
+            f"the environment variable {name} must hold a key of printable ASCII characters, and does not"
+        )
+    return key
+
+
+def own_headers(key: str) -> dict[str, Any]:
+    """Headers that keep what the client takes from `OPENAI_*` variables away from an endpoint that is not OpenAI's."""
+    lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
+    ambient = {line.partition(":")[0].strip() for line in lines if ":" in line}
+    names = {"OpenAI-Organization", "OpenAI-Project"} | {name for name in ambient if name.lower() != "authorization"}
+    return {"Authorization": f"Bearer {key}", **{name: openai.Omit() for name in names}}
+
+
+def check_numbers(temperature: float, max_tokens: int, max_retries: int) -> None:
+    if not 0 <= temperature <= 2:
+        raise ConfigError(f"the mentor's temperature is {temperature}; it must be from 0 to 2")
+    if max_tokens < 1:
+        raise ConfigError(f"the mentor's max_tokens is {max_tokens}; it must be at least 1")
+    if max_retries < 0:
+        raise ConfigError(f"the mentor's max_retries is {max_retries}; it must be 0 or more")
+
+
+def check_base_url(base_url: str | None) -> None:
+    if base_url is None:
+        return
+    parts = urlsplit(base_url)
+    if parts.username is not None or parts.password is not None or parts.query:
+        raise ConfigError("base_url must hold no user name, password or query; name the key's variable in api_key_env")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"base_url is {base_url!r}; expected a URL such as http://localhost:8000/v1")
+
+
+def checked_body(extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
+    body = dict(extra_body or {})
+    if taken := sorted({"messages", "model", "stream"} & body.keys()):
+        raise ConfigError(f"extra_body sets {', '.join(taken)}, which the backend sets itself; remove it")
+    try:
+        json.dumps(body)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"extra_body must be plain JSON: {error}") from None
+    return body

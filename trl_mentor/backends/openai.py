@@ -1,0 +1,193 @@
+"""A mentor behind any OpenAI-compatible chat endpoint, through the official client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+import openai
+
+from trl_mentor.backends.endpoint import check_base_url, check_numbers, checked_body, own_headers, read_key
+from trl_mentor.backends.retry import retry_delay
+from trl_mentor.errors import BackendError, ConfigError
+from trl_mentor.records import Message, Reply, Role, Usage
+
+_GRACE = 5.0
+"""Seconds on top of the timeout after which a caller stops waiting for the event loop itself."""
+
+
+class OpenAIBackend:
+    """Asks `model` at `base_url`; safe to call from any number of threads.
+
+    `base_url` is the root of the API, usually ending in `/v1`; without it the client's default holds: OpenAI, or the
+    URL in `OPENAI_BASE_URL`. `api_key_env` is the name of the environment variable with the key; it defaults to
+    `OPENAI_API_KEY` only when `base_url` is not given. A `base_url` without `api_key_env` is sent a placeholder, and
+    nothing from the `OPENAI_*` variables reaches it. The key is in no repr, pickle or error; pickles read it anew.
+
+    One thread runs an event loop for all requests, because a socket's own timeout does not end a reply that arrives
+    drop by drop, and some endpoints send blank lines while a request waits. `max_retries` counts further tries after
+    a lost connection or a status of 408, 409, 429 or 5xx; all of them share the one timeout of the call.
+
+    `extra_body` is merged into the JSON of every request. Raises `ConfigError` for settings outside their range and
+    for a variable that is not set.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key_env: str | None = None,
+        temperature: float = 0.7,
+        max_tokens: int = 1024,
+        max_retries: int = 2,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_numbers(temperature, max_tokens, max_retries)
+        check_base_url(base_url)
+        if not model:
+            raise ConfigError("the mentor's model name is empty; give the name under which the endpoint serves it")
+        key = read_key("OPENAI_API_KEY" if base_url is None and api_key_env is None else api_key_env)
+        self.model = model
+        self._settings: dict[str, Any] = {
+            "base_url": base_url,
+            "api_key_env": api_key_env,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+            "max_retries": max_retries,
+            "extra_body": checked_body(extra_body),
+        }
+        self._client = openai.AsyncOpenAI(
+            api_key=key, base_url=base_url, max_retries=0, default_headers=own_headers(key) if base_url else None
+        )
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        shown = {name: self._settings[name] for name in ("base_url", "api_key_env", "temperature", "max_tokens")}
+        return (
+            f"OpenAIBackend({', '.join([repr(self.model), *(f'{name}={value!r}' for name, value in shown.items())])})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), self.model, **self._settings), ()
+
+    def chat(self, messages: Sequence[Message], *, role: Role, timeout: float) -> Reply:
+        """Send one chat request; `timeout` seconds hold for all its tries together.
+
+        Raises `BackendError` if the request fails or is not complete by then. A reply without content has the text
+        ""; the usage is 0 where the endpoint does not count.
+        """
+        if timeout <= 0:
+            raise BackendError(f"no time left to ask {self.model!r}")
+        with self._lock:
+            loop = self._running_loop()
+            future = asyncio.run_coroutine_threadsafe(self._ask(messages, timeout), loop)
+        try:
+            return future.result(timeout + _GRACE)
+        except CancelledError:
+            failure = "the backend was closed during a request"
+        except TimeoutError:
+            future.cancel()
+            failure = f"the request loop did not answer within {timeout + _GRACE:.1f} s"
+        raise BackendError(failure)
+
+    def close(self) -> None:
+        """End requests in flight and release the connections; later calls raise `BackendError`."""
+        with self._lock:
+            loop, thread, self._closed, self._loop = self._loop, self._thread, True, None
+        if loop is None or thread is None:
+            return
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(self._cancel_and_close(), loop).result(_GRACE)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_GRACE)
+        if not thread.is_alive():
+            loop.close()
+
+    async def _cancel_and_close(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._client.close()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._closed:
+            raise BackendError("the backend is closed")
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="mentor-requests", daemon=True)
+            self._thread.start()
+        return self._loop
+
+    async def _ask(self, messages: Sequence[Message], timeout: float) -> Reply:
+        deadline = time.monotonic() + timeout
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._try_repeatedly(messages, deadline)
+        except TimeoutError:
+            failure = f"no complete reply from {self._client.base_url} within {timeout:.1f} s"
+        raise BackendError(failure)
+
+    async def _try_repeatedly(self, messages: Sequence[Message], deadline: float) -> Reply:
+        for attempt in range(self._settings["max_retries"] + 1):
+            try:
+                return _read_reply(await self._send(messages, deadline))
+            # ValueError: a body that is not JSON, or messages that cannot be encoded.
+            except (openai.OpenAIError, ValueError) as error:
+                failure, delay = self._describe(error), retry_delay(error, attempt)
+            if delay is None or attempt == self._settings["max_retries"]:
+                break
+            if time.monotonic() + delay >= deadline:
+                failure += f"; a retry in {delay:.1f} s would come too late"
+                break
+            await asyncio.sleep(delay)
+        # Outside the except block: the client's errors hold the request and its headers.
+        raise BackendError(failure)
+
+    async def _send(self, messages: Sequence[Message], deadline: float) -> object:
+        # OpenAI's newer models refuse `max_tokens`; most other servers know nothing else.
+        limit = "max_tokens" if self._settings["base_url"] else "max_completion_tokens"
+        return await self._client.chat.completions.create(
+            model=self.model,
+            messages=cast(Any, list(messages)),
+            temperature=self._settings["temperature"],
+            extra_body={limit: self._settings["max_tokens"], **self._settings["extra_body"]},
+            timeout=max(deadline - time.monotonic(), 0.001),
+        )
+
+    def _describe(self, error: Exception) -> str:
+        if isinstance(error, openai.APIStatusError):
+            text = f"answered HTTP {error.status_code}: {error.message}"
+        elif isinstance(error, openai.APIConnectionError):
+            text = f"could not be reached: {error} {error.__cause__ or ''}"
+        else:
+            text = f"cannot be asked: {type(error).__name__}: {error}"
+        return f"{self._client.base_url} {text.replace(self._client.api_key, '[key]')[:400].rstrip()}"
+
+
+def _read_reply(completion: object) -> Reply:
+    """The first choice of a chat completion, or `BackendError` if there is none."""
+    choices = getattr(completion, "choices", None)
+    message = getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
+    if message is None:
+        raise BackendError(
+            "the endpoint's answer holds no chat completion; check that base_url is the root of its API"
+        )
+    content = getattr(message, "content", None)
+    if content is not None and not isinstance(content, str):
+        raise BackendError(f"the endpoint's reply has content of type {type(content).__name__}; expected text")
+    usage = getattr(completion, "usage", None)
+    counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
+    prompt_tokens, completion_tokens = (count if isinstance(count, int) else 0 for count in counts)
+    truncated = getattr(choices[0], "finish_reason", None) == "length" if choices else False
+    return Reply(content or "", Usage(prompt_tokens, completion_tokens), truncated)

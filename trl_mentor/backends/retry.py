@@ -1,0 +1,42 @@
+"""When a failed request to an endpoint is worth another try, and after how long."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from email.utils import parsedate_to_datetime
+
+import openai
+
+_RETRIED_STATUSES = frozenset({408, 409, 429})
+
+_jitter = random.Random()
+"""A generator of its own: the global one belongs to the training run."""
+
+
+def retry_delay(error: Exception, attempt: int) -> float | None:
+    """Seconds to wait before the next try; None if trying again cannot help."""
+    wished: float | None = None
+    if isinstance(error, openai.APIStatusError):
+        if error.status_code not in _RETRIED_STATUSES and error.status_code < 500:
+            return None
+        wished = _parse_retry_after(error.response.headers.get("retry-after"))
+    elif not isinstance(error, openai.APIConnectionError):
+        return None
+    delay = min(0.5 * 2**attempt, 8.0) if wished is None else wished
+    return delay * (1 + 0.25 * _jitter.random())
+
+
+def _parse_retry_after(value: str | None) -> float | None:
+    """Seconds that a `Retry-After` header asks for, as a number or as a date."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except ValueError:
+            return None
+    return seconds if 0 <= seconds < math.inf else None
