@@ -1,0 +1,52 @@
+"""Entry point of `trl-mentor`; each command is imported only when it is run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from importlib.metadata import version
+
+from trl_mentor.errors import ConfigError
+
+COMMANDS = {
+    "demo": (
+        "trl_mentor.cli.demo",
+        "see zero-reward groups turn into lessons: a small run on a CPU, no endpoint",
+    ),
+    "grpo": ("trl_mentor.cli.launch", "train: everything `trl grpo` takes, and every mentor_* setting"),
+    "hint": ("trl_mentor.cli.hint", "ask your mentor endpoint for a hint on one failure and see all it did"),
+}
+"""Command -> module with `main(argv) -> int`, and its line in the help."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code; wrong settings are one line on stderr and exit code 2."""
+    argv = sys.argv[1:] if argv is None else argv
+    parser = make_parser()
+    command = parser.parse_args(argv[:1]).command
+    if command is None:
+        parser.print_help()
+        return 2
+    try:
+        code: int = import_module(COMMANDS[command][0]).main(argv[1:])
+    except ConfigError as error:
+        print(f"trl-mentor {command}: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the first word; the commands parse the rest themselves."""
+    parser = argparse.ArgumentParser(prog="trl-mentor", description="MENTOR for Hugging Face TRL.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"trl-mentor {version('trl-mentor')}")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="command")
+    for name, (_, text) in COMMANDS.items():
+        commands.add_parser(name, help=text, add_help=False)
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
