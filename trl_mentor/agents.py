@@ -18,19 +18,26 @@ MAX_KEYWORDS = 8
 MAX_KEYWORD_CHARS = 200
 MAX_CRITIQUE_CHARS = 2_000
 
-_THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.IGNORECASE | re.DOTALL)
-_THINKING_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _THINKING_START = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+_THINKING_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 
 _BULLET = re.compile(r"\s*(?:[-*+\u2022\u2013]|\(?\d{1,2}[.)])\s+")
 _KEYWORD_LABEL = re.compile(r"[\s*_#]*(?:diagnosis|(?:diagnostic )?keywords?)[\s*_]*:[\s*_]*", re.IGNORECASE)
 _HINT_LABEL = re.compile(r"[\s*_#>]*(?:(?:new|revised|improved|final) )?hint[*_]*\s*(?::[\s*_]*|\n)", re.IGNORECASE)
 _FENCE = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
-_WRAPPERS = (("**", "**"), ('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("<hint>", "</hint>"), ("<draft>", "</draft>"))
+_WRAPPERS = (
+    ("**", "**"),
+    ('"', '"'),
+    ("'", "'"),
+    ("\u201c", "\u201d"),
+    ("<hint>", "</hint>"),
+    ("<draft>", "</draft>"),
+)
 
-_VERDICT = re.compile(r"^\W*verdict\b\W*?:(.*?)(?:\W*\bcritique\b.*)?$", re.IGNORECASE | re.MULTILINE)
-_CRITIQUE = re.compile(r"\bcritique\b\W*?:(.*?)(?=^\W*verdict\b|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
-_DECORATION = " \t\r*_`\"'.,{}[]()"
+_VERDICT = re.compile(r"^[^\w\n]*verdict[^\w\n]*?:(.*)$", re.IGNORECASE | re.MULTILINE)
+_CRITIQUE = re.compile(r"\bcritique[^\w\n]*?:(.*?)(?=^[^\w\n]*verdict\b|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_CRITIQUE_LABEL = re.compile(r"\bcritique\b", re.IGNORECASE)
+_DECORATION = " \t\r\n*_`\"'.,{}[]()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +61,13 @@ def parse_diagnosis(text: str) -> tuple[str, ...]:
 
     At most `MAX_KEYWORDS`, each at most `MAX_KEYWORD_CHARS` characters. Raises `ReplyError` if there are none.
     """
-    text = _KEYWORD_LABEL.sub("", _visible(text), count=1) if _KEYWORD_LABEL.match(_visible(text)) else _visible(text)
+    text = _visible(text)
+    text = text[label.end() :] if (label := _KEYWORD_LABEL.match(text)) else text
     lines = [line for line in text.splitlines() if line.strip()]
     items = [line for line in lines if _BULLET.match(line)] or lines
     if len(items) == 1 and not _BULLET.match(items[0]):
         items = re.split(r"[,;]\s+", items[0])
-    keywords = {}
+    keywords: dict[str, str] = {}
     for item in items:
         keyword = " ".join(_BULLET.sub("", item, count=1).strip(" \t*_`\"'").split())[:MAX_KEYWORD_CHARS]
         if re.search(r"\w", keyword):
@@ -83,18 +91,18 @@ def parse_hint(text: str) -> str:
 def parse_verdict(text: str) -> Verdict:
     """The one verdict on the `VERDICT:` lines. Raises `ReplyError` if there is none, or several, or another word."""
     text = _visible(text)
-    values = {match.strip(_DECORATION).upper() for match in _VERDICT.findall(text)}
+    lines = _VERDICT.findall(text)
+    values = {_CRITIQUE_LABEL.split(line, maxsplit=1)[0].strip(_DECORATION).upper() for line in lines}
     if len(values) != 1 or not values <= set(Quality):
         found = ", ".join(repr(value[:40]) for value in sorted(values)[:4]) or "none"
         raise ReplyError(f"expected one VERDICT: HIGH or VERDICT: LOW, found {found}")
     critique = match[1] if (match := _CRITIQUE.search(text)) else ""
-    return Verdict(Quality(values.pop()), critique.strip(_DECORATION + "\n")[:MAX_CRITIQUE_CHARS], VerdictSource.JUDGE)
+    return Verdict(Quality(values.pop()), critique.strip(_DECORATION)[:MAX_CRITIQUE_CHARS], VerdictSource.JUDGE)
 
 
 def _visible(text: str) -> str:
-    """The reply without its thinking. Raises `ReplyError` if it is empty, too long, or never stops thinking."""
-    text = _THINKING.sub("", clean_text(text))
-    text = _THINKING_END.split(text)[-1].strip()
+    """What follows the thinking. Raises `ReplyError` if it is empty, too long, or never stops thinking."""
+    text = _THINKING_END.split(clean_text(text))[-1].strip()
     if _THINKING_START.search(text):
         raise ReplyError("the reply ends inside its thinking; raise the mentor's token limit")
     if not text:

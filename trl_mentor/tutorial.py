@@ -1,0 +1,171 @@
+"""What the mentor does for one collapsed group: the loop of section 3.2 of the paper."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeVar
+
+from trl_mentor.agents import ATTRIBUTION, GENERATION, JUDGMENT, REPAIR, Agent
+from trl_mentor.backends.base import Backend
+from trl_mentor.errors import BackendError, ReplyError
+from trl_mentor.hint_rules import HintLimits, check_hint
+from trl_mentor.mentor_pool import Clock, describe, outcome_of
+from trl_mentor.packing import pack_attempts
+from trl_mentor.records import (
+    Call,
+    CollapsedGroup,
+    Draft,
+    Guidance,
+    HintOrigin,
+    Quality,
+    Reply,
+    Role,
+    Verdict,
+    VerdictSource,
+)
+from trl_mentor.templating import PromptTemplates, Slot
+
+T = TypeVar("T")
+
+_UNREADABLE = Verdict(
+    Quality.LOW,
+    "The review could not be read. Make the hint more specific and make sure that it gives nothing away.",
+    VerdictSource.UNREADABLE,
+)
+_NO_CRITIQUE = "The reviewer refused the hint without saying why. Make it more specific and check that it is true."
+
+
+class Ablation(StrEnum):
+    """The parts that the paper takes out in its ablations."""
+
+    NO_ATTRIBUTION = "no_attribution"  # hints are written without a diagnosis
+    NO_GENERATION = "no_generation"  # the keywords of the diagnosis are the first draft
+    NO_JUDGE = "no_judge"  # what the formal rules let through is accepted
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The checked settings of a mentor; `Mentor` says what they mean."""
+
+    backend: Backend
+    templates: PromptTemplates
+    fallback_hint: str
+    max_retry: int
+    max_refine: int
+    ablation: Ablation | None
+    limits: HintLimits
+    attempt_budget: int
+    call_timeout: float
+
+
+class Tutorial:
+    """The work on one group. Runs in a thread of its own; `failed` may be read from outside meanwhile."""
+
+    def __init__(self, plan: Plan, group: CollapsedGroup, clock: Clock) -> None:
+        self.plan, self.group, self.clock = plan, group, clock
+        self.attempts: tuple[str, ...] = ()
+        self.diagnosis: tuple[str, ...] = ()
+        self.drafts: list[Draft] = []
+        self.calls: list[Call] = []
+        self.started: float | None = None
+        self.asking: tuple[Role, float] | None = None
+
+    def run(self) -> Guidance:
+        self.started = time.monotonic()
+        self.attempts = tuple(pack_attempts(self.group.attempts, self.plan.attempt_budget))
+        backend_failures, why = 0, ""
+        for attempt in range(1, self.plan.max_retry + 1):
+            try:
+                hint, verdict = self._attempt(attempt)
+                if verdict.quality is Quality.HIGH:
+                    return self._guidance(hint, HintOrigin.ACCEPTED)
+                why = f"the last draft got LOW from: {verdict.source}"
+            except ReplyError as error:
+                why = str(error)
+            except BackendError as error:
+                backend_failures, why = backend_failures + 1, str(error)
+        if self.clock.left() <= 0:
+            return self.failed(f"the deadline of {self.clock.seconds:g} s passed")
+        if backend_failures == self.plan.max_retry:
+            return self.failed(f"the backend failed in every attempt: {why}")
+        reason = f"no hint was accepted in {self.plan.max_retry} attempts: {why}"
+        return self._guidance(self.plan.fallback_hint, HintOrigin.FALLBACK, reason)
+
+    def failed(self, reason: str) -> Guidance:
+        """No hint, with what was done so far."""
+        if self.asking:
+            role, since = self.asking
+            self.calls.append(Call(role, time.monotonic() - since, error=f"abandoned: {reason}"))
+        return self._guidance(None, HintOrigin.FAILED, reason)
+
+    def _guidance(self, hint: str | None, origin: HintOrigin, reason: str = "") -> Guidance:
+        seconds = time.monotonic() - self.started if self.started else 0.0
+        return Guidance(hint, origin, self.diagnosis, tuple(self.drafts), tuple(self.calls), seconds, reason)
+
+    def _attempt(self, attempt: int) -> tuple[str, Verdict]:
+        """One draft with its reviews and repairs: the last text and its verdict, so never a text without one."""
+        if not self.diagnosis and self.plan.ablation is not Ablation.NO_ATTRIBUTION:
+            self.diagnosis = self._ask(ATTRIBUTION)
+        if self.plan.ablation is Ablation.NO_GENERATION:
+            draft = Draft("; ".join(self.diagnosis), Role.ATTRIBUTION, attempt)
+        else:
+            draft = Draft(self._ask(GENERATION), Role.GENERATION, attempt)
+        verdict = self._review(draft)
+        for _ in range(self.plan.max_refine - 1):
+            if verdict.quality is Quality.HIGH:
+                break
+            repaired = self._ask(REPAIR, draft=draft.text, critique=verdict.critique or _NO_CRITIQUE)
+            draft = Draft(repaired, Role.REPAIR, attempt)
+            verdict = self._review(draft)
+        return draft.text, verdict
+
+    def _review(self, draft: Draft) -> Verdict:
+        self.drafts.append(draft)
+        verdict = self._verdict(draft.text)
+        self.drafts[-1] = replace(draft, verdict=verdict)
+        return verdict
+
+    def _verdict(self, hint: str) -> Verdict:
+        group, limits = self.group, self.plan.limits
+        critique = check_hint(hint, question=group.question, answer=group.answer, limits=limits)
+        if critique is not None:
+            return Verdict(Quality.LOW, critique, VerdictSource.RULES)
+        if self.plan.ablation is Ablation.NO_JUDGE:
+            return Verdict(Quality.HIGH, "", VerdictSource.SKIPPED)
+        try:
+            return self._ask(JUDGMENT, draft=hint)
+        except ReplyError:
+            return _UNREADABLE
+
+    def _ask(self, agent: Agent[T], *, draft: str = "", critique: str = "") -> T:
+        """One call, recorded. Raises `BackendError` if there is no reply, `ReplyError` if it cannot be read."""
+        left = self.clock.left()
+        if left <= 0:
+            raise BackendError("the deadline passed")
+        plan, group, role = self.plan, self.group, agent.role
+        slots: Mapping[str, Slot] = {
+            "question": group.question,
+            "answer": group.answer,
+            "attempts": self.attempts,
+            "diagnosis": self.diagnosis,
+            "draft": draft,
+            "critique": critique,
+        }
+        timeout = min(plan.call_timeout, left)
+        since = time.monotonic()
+        self.asking = (role, since)
+        reply = outcome_of(lambda: plan.backend.chat(plan.templates.messages(role, slots), role=role, timeout=timeout))
+        seconds, self.asking = time.monotonic() - since, None
+        if not isinstance(reply, Reply):
+            error = describe(reply)
+            self.calls.append(Call(role, seconds, error=error))
+            raise BackendError(error)
+        result = outcome_of(lambda: agent.read(reply))
+        failed = isinstance(result, Exception)
+        self.calls.append(Call(role, seconds, reply.usage, describe(result) if failed else None))
+        if isinstance(result, Exception):
+            raise ReplyError(describe(result))
+        return result
