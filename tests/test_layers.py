@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).parent.parent / "trl_mentor"
 LAYERS = {
     "records": 0,
     "errors": 0,
+    "alarms": 1,
     "assembly": 1,
     "collapse": 1,
     "counters": 1,
@@ -36,6 +37,7 @@ LAYERS = {
     "mentor": 4,
     "mentor_pool": 4,
     "strategies": 4,
+    "tutorial": 4,
     "callback": 5,
     "config": 5,
     "contract": 5,

@@ -89,3 +89,9 @@ def test_the_metadata_names_the_licence_the_python_and_the_command(wheel, names)
 def test_the_installed_package_imports_without_the_source_tree_and_without_torch(installed):
     code = "import sys, trl_mentor; print(trl_mentor.__file__, 'torch' in sys.modules)"
     assert run(installed, code) == f"{installed / 'trl_mentor' / '__init__.py'} False"
+
+
+@pytest.mark.parametrize("domain", ["math", "code"])
+def test_the_installed_templates_load(installed, domain):
+    code = f"from trl_mentor.templating import PromptTemplates as P; print(len(P({domain!r}).fallback) > 0)"
+    assert run(installed, code) == "True"
