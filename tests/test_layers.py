@@ -69,7 +69,7 @@ SEAM = {"grpo_trainer.py", "contract.py"}
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
-    """Every absolute dotted name that the module imports, wherever in the file."""
+    """Every dotted name that the module imports, wherever in the file; a relative one starts with its dots."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -82,6 +82,12 @@ def imports(tree: ast.AST) -> Iterator[str]:
                 yield node.module or ""
 
 
+def type_checker_imports(tree: ast.AST) -> set[str]:
+    """Names imported under `if TYPE_CHECKING`, which never run."""
+    blocks = (node for node in ast.walk(tree) if isinstance(node, ast.If))
+    return {name for node in blocks if ast.unparse(node.test) == "TYPE_CHECKING" for name in imports(node)}
+
+
 def import_problems(file: str, source: str) -> list[str]:
     """What is wrong with the imports of one file; `file` is relative to the package."""
     top = Path(file).parts[0].removesuffix(".py")
@@ -89,7 +95,9 @@ def import_problems(file: str, source: str) -> list[str]:
         return [f"{file}: {top!r} has no layer; add one line for it to LAYERS in tests/test_layers.py"]
     layer, found = LAYERS[top], []
     allowed = THIRD_PARTY.get(layer, set()) | EXCEPTIONS.get(file, set())
-    for name in imports(ast.parse(source)):
+    tree = ast.parse(source)
+    typed = type_checker_imports(tree)
+    for name in imports(tree):
         root, _, rest = name.partition(".")
         if root == "trl_mentor":
             target = rest.partition(".")[0]
@@ -99,7 +107,7 @@ def import_problems(file: str, source: str) -> list[str]:
                 found.append(f"{file}: layer {layer} imports {name} of layer {LAYERS[target]}; turn the import around")
         elif not root:
             found.append(f"{file}: relative import {name!r}; write the absolute one")
-        elif layer <= TORCH_FREE and root not in sys.stdlib_module_names | allowed:
+        elif layer <= TORCH_FREE and root not in sys.stdlib_module_names | allowed and name not in typed:
             found.append(f"{file}: layer {layer} imports {root}; move that code to a layer that may")
     return found
 
@@ -196,6 +204,7 @@ def test_layers_up_to_four_import_without_torch():
         ("strategies/mentor.py", "import trl.trainer", "layer 4 imports trl"),
         ("journal.py", "import pandas as pd", "layer 1 imports pandas"),
         ("agents.py", "from . import records", "write the absolute one"),
+        ("collapse.py", "if TYPE_CHECKING:\n    from trl_mentor.mentor import Mentor", "turn the import around"),
         ("novelty.py", "import json", "add one line for it to LAYERS"),
     ],
 )
@@ -209,6 +218,7 @@ def test_the_import_check_catches_a_planted_violation(file, source, complaint):
     [
         ("backends/transformers.py", "import torch\nfrom transformers import AutoTokenizer"),
         ("templating.py", "import jinja2\nfrom trl_mentor.errors import TemplateError"),
+        ("journal.py", "if TYPE_CHECKING:\n    from datasets import Dataset"),
         ("grpo_trainer.py", "import torch\nfrom trl import GRPOTrainer\nfrom trl_mentor.collapse import classify"),
     ],
 )
