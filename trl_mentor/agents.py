@@ -61,15 +61,13 @@ def parse_diagnosis(text: str) -> tuple[str, ...]:
 
     At most `MAX_KEYWORDS`, each at most `MAX_KEYWORD_CHARS` characters. Raises `ReplyError` if there are none.
     """
-    text = _visible(text)
-    text = text[label.end() :] if (label := _KEYWORD_LABEL.match(text)) else text
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in _without(_KEYWORD_LABEL, _visible(text)).splitlines() if line.strip()]
     items = [line for line in lines if _BULLET.match(line)] or lines
     if len(items) == 1 and not _BULLET.match(items[0]):
         items = re.split(r"[,;]\s+", items[0])
     keywords: dict[str, str] = {}
     for item in items:
-        keyword = " ".join(_BULLET.sub("", item, count=1).strip(" \t*_`\"'").split())[:MAX_KEYWORD_CHARS]
+        keyword = " ".join(_without(_BULLET, item).strip(" \t*_`\"'").split())[:MAX_KEYWORD_CHARS]
         if re.search(r"\w", keyword):
             keywords.setdefault(keyword.casefold(), keyword)
     if not keywords:
@@ -82,7 +80,7 @@ def parse_hint(text: str) -> str:
     hint, before = _visible(text), ""
     while hint != before:
         before = hint
-        hint = _unwrapped(hint[label.end() :] if (label := _HINT_LABEL.match(hint)) else hint).strip()
+        hint = _without(_HINT_LABEL, _unwrapped(hint)).strip()
     if not re.search(r"\w", hint):
         raise ReplyError("the hint is empty")
     return hint
@@ -110,6 +108,10 @@ def _visible(text: str) -> str:
     if len(text) > MAX_REPLY_CHARS:
         raise ReplyError(f"the reply has {len(text)} characters, more than {MAX_REPLY_CHARS}")
     return text
+
+
+def _without(start: re.Pattern[str], text: str) -> str:
+    return text[match.end() :] if (match := start.match(text)) else text
 
 
 def _unwrapped(text: str) -> str:

@@ -105,6 +105,7 @@ class PromptTemplates:
     def _load(self, name: str, slots: Sequence[str]) -> jinja2.Template:
         try:
             for file, tree in self._with_ancestors(name):
+                self._environment.get_template(file)
                 _check_slots(file, tree, slots)
             return self._environment.get_template(name)
         except _ERRORS as error:
