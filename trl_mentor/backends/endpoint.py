@@ -36,9 +36,9 @@ def read_key(name: str | None) -> str:
 def own_headers(key: str) -> dict[str, Any]:
     """Headers that keep what the client takes from `OPENAI_*` variables away from an endpoint that is not OpenAI's."""
     lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
-    ambient = {line.partition(":")[0].strip() for line in lines if ":" in line}
-    names = {"OpenAI-Organization", "OpenAI-Project"} | {name for name in ambient if name.lower() != "authorization"}
-    return {"Authorization": f"Bearer {key}", **{name: openai.Omit() for name in names}}
+    ambient = [line.partition(":")[0].strip() for line in lines if ":" in line]
+    omitted = {name: openai.Omit() for name in ("OpenAI-Organization", "OpenAI-Project", *ambient)}
+    return {**omitted, "Authorization": f"Bearer {key}"}
 
 
 def check_numbers(temperature: float, max_tokens: int, max_retries: int) -> None:
