@@ -1,7 +1,7 @@
 """An intervention on the terminal, for reading.
 
-Everything shown was written by a model or comes from a data set: it is printed as text, never as markup, and characters
-that could steer a terminal are written out as escapes.
+Everything shown was written by a model or comes from a data set: it is printed as text, never as markup, and
+characters that could steer a terminal are written out as escapes.
 """
 
 from __future__ import annotations

@@ -1,0 +1,116 @@
+"""The callback: a progress line, warnings to act on, the journal's upkeep, and counters in checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ExportableState
+
+from trl_mentor.alarms import Alarms
+from trl_mentor.counters import Counters
+from trl_mentor.errors import ConfigError
+
+if TYPE_CHECKING:
+    from trl_mentor.grpo_trainer import MentorGRPOTrainer
+
+logger = logging.getLogger(__name__)
+
+
+class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
+    """Observes a `MentorGRPOTrainer` and persists what it counts; it never intervenes.
+
+    The trainer adds one by itself. It prints one line per log event on the main process, warns (through `logging`)
+    when something needs a person, keeps the journal on disk, and keeps the run's totals in `trainer_state.json`, so
+    that a resumed run goes on counting where its checkpoint stood.
+    """
+
+    def __init__(self) -> None:
+        self._trainer: MentorGRPOTrainer | None = None
+        self._logged = Counters()
+        self._logged_at = time.monotonic()
+        self._alarms = Alarms()
+
+    def bind(self, trainer: MentorGRPOTrainer) -> None:
+        """Called by the trainer whose totals and journal this callback looks after."""
+        self._trainer = trainer
+
+    def state(self) -> dict[str, Any]:
+        """Totals of the run as plain JSON, in the form that `ExportableState` asks for."""
+        totals = Counters() if self._trainer is None else self._trainer.mentor_totals
+        return {"args": {}, "attributes": {"totals": asdict(totals)}}
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Take over the totals of the checkpoint, if the run resumes from one. Raises `ConfigError` when not bound."""
+        trainer = self._bound()
+        # A checkpoint of a run without this callback has no entry, and transformers needs one to save the next.
+        saved = state.stateful_callbacks.setdefault(type(self).__name__, self.state())
+        trainer.mentor_totals = _read_totals(saved)
+        self._logged, self._logged_at = trainer.mentor_totals, time.monotonic()
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Print what happened since the last line, and warn."""
+        totals, now = self._bound().mentor_totals, time.monotonic()
+        window = totals - self._logged
+        if window.batches == 0:
+            return
+        if state.is_world_process_zero:
+            tqdm.write(progress_line(state.global_step, window, now - self._logged_at))
+            for warning in self._alarms.check(window):
+                logger.warning("%s", warning + self._where_to_look())
+        self._logged, self._logged_at = totals, now
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Bring the journal to disk together with the checkpoint."""
+        journal = self._bound().journal
+        if journal is not None:
+            journal.sync()
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Bring the journal to disk and close it; a further `train()` continues it."""
+        journal = self._bound().journal
+        if journal is not None:
+            journal.close()
+
+    def _bound(self) -> MentorGRPOTrainer:
+        if self._trainer is None:
+            raise ConfigError(
+                "MentorCallback belongs to no MentorGRPOTrainer, which binds the ones in callbacks=[...] when it is "
+                "made and adds one by itself: do not give it to another trainer, do not add it later, and leave "
+                "restore_callback_states_from_checkpoint=False (the totals are restored without it)"
+            )
+        return self._trainer
+
+    def _where_to_look(self) -> str:
+        journal = self._bound().journal
+        return "" if journal is None else f" Journal: {journal.path}"
+
+
+def progress_line(step: int, window: Counters, seconds: float) -> str:
+    """One line on what happened in a window of `seconds` of wall-clock time."""
+    share = min(window.mentor_seconds / seconds, 1.0) if seconds > 0 else 0.0
+    outcomes = {
+        "rescued": window.rescued,
+        "saturated": window.hint_saturated,
+        "still collapsed": window.still_collapsed,
+        "skipped": window.skipped,
+    }
+    parts = [f"{window.collapsed} of {window.groups} groups collapsed"]
+    parts += [f"{count} {name}" for name, count in outcomes.items() if count]
+    return f"step {step}: {', '.join(parts)}; waited {share:.0%} of the time for the mentor"
+
+
+def _read_totals(saved: Any) -> Counters:
+    """Totals from an entry of `TrainerState.stateful_callbacks`; names of another version are ignored."""
+    # transformers keeps a list, newest last, when a run had several callbacks of one class.
+    entry = saved[-1] if isinstance(saved, list) else saved
+    totals = entry["attributes"].get("totals", {})
+    return Counters(**{f.name: totals[f.name] for f in fields(Counters) if f.name in totals})
