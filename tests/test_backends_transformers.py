@@ -1,0 +1,279 @@
+"""A tiny chat model, made in this process, as the mentor."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from trl_mentor.backends.base import Backend
+from trl_mentor.backends.transformers import TransformersBackend
+from trl_mentor.errors import BackendError, ConfigError
+from trl_mentor.records import Role
+
+SPECIAL = ["<pad>", "<unk>", "<|im_start|>", "<|im_end|>"]
+WORDS = ["system", "user", "assistant", *(f"w{number}" for number in range(26))]
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|> {{ message.role }} {{ message.content }} <|im_end|> {% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|> assistant {% endif %}"
+)
+ASK = [{"role": "system", "content": "w1 w2"}, {"role": "user", "content": "w3"}]
+PROMPT_TOKENS = 5 + 4 + 2
+
+
+def make_tokenizer(template=TEMPLATE):
+    vocabulary = {word: number for number, word in enumerate(SPECIAL + WORDS)}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<|im_start|>",
+        eos_token="<|im_end|>",
+    )
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+def make_model(positions=128):
+    """Random weights; dropout would show if the model ever ran in training mode."""
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        model = LlamaForCausalLM(
+            LlamaConfig(
+                vocab_size=len(SPECIAL + WORDS),
+                hidden_size=16,
+                intermediate_size=32,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                max_position_embeddings=positions,
+                attention_dropout=0.5,
+                pad_token_id=0,
+                bos_token_id=2,
+                eos_token_id=3,
+            )
+        )
+    return model.eval()
+
+
+def make_backend(**options):
+    return TransformersBackend(make_model(), make_tokenizer(), **{"max_new_tokens": 8, **options})
+
+
+def ask(backend, timeout=30.0):
+    return backend.chat(ASK, role=Role.JUDGMENT, timeout=timeout)
+
+
+def slow_down(model, seconds):
+    """Make every forward pass of the model take at least `seconds`."""
+    return model.register_forward_pre_hook(lambda *_: time.sleep(seconds))
+
+
+def force(model, word):
+    """Make `word` the only token that the model ever predicts."""
+    with torch.no_grad():
+        model.model.norm.weight.zero_()
+    model.lm_head = torch.nn.Linear(16, len(SPECIAL + WORDS), bias=True)
+    torch.nn.init.zeros_(model.lm_head.weight)
+    torch.nn.init.zeros_(model.lm_head.bias)
+    with torch.no_grad():
+        model.lm_head.bias[(SPECIAL + WORDS).index(word)] = 100.0
+
+
+def test_it_is_a_backend():
+    assert isinstance(make_backend(), Backend)
+
+
+def test_a_reply_is_the_new_text_alone_with_its_usage():
+    backend = make_backend()
+    force(backend.model, "w7")
+    reply = ask(backend)
+    assert reply.text == " ".join(["w7"] * 8)
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (PROMPT_TOKENS, 8)
+    assert reply.truncated
+
+
+def test_a_reply_that_ends_itself_is_not_truncated_and_shows_no_special_token():
+    backend = make_backend()
+    force(backend.model, "<|im_end|>")
+    reply = ask(backend)
+    assert (reply.text, reply.usage.completion_tokens, reply.truncated) == ("", 1, False)
+
+
+def test_a_stop_token_that_only_the_generation_settings_name_ends_the_reply():
+    backend = make_backend()
+    backend.model.generation_config.eos_token_id = [(SPECIAL + WORDS).index("w9")]
+    force(backend.model, "w9")
+    assert not ask(backend).truncated
+
+
+def test_the_messages_go_through_the_chat_template():
+    backend = make_backend()
+    seen = []
+    backend.model.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["input_ids"][0].tolist()), with_kwargs=True
+    )
+    ask(backend)
+    expected = "<|im_start|> system w1 w2 <|im_end|> <|im_start|> user w3 <|im_end|> <|im_start|> assistant"
+    assert backend.tokenizer.decode(seen[0]) == expected
+
+
+def test_temperature_zero_is_the_most_likely_reply_every_time():
+    assert len({ask(make_backend(temperature=0.0)).text for _ in range(3)}) == 1
+    backend = make_backend(temperature=0.0)
+    assert ask(backend) == ask(backend)
+
+
+def test_sampled_replies_differ_between_requests_and_repeat_between_backends():
+    first, second = make_backend(temperature=1.0), make_backend(temperature=1.0)
+    replies = [ask(first).text for _ in range(4)]
+    assert len(set(replies)) > 1
+    assert replies == [ask(second).text for _ in range(4)]
+
+
+def test_the_samples_have_the_probabilities_of_the_softmax_at_the_temperature():
+    backend = make_backend(temperature=0.5, max_new_tokens=1)
+    force(backend.model, "w0")
+    bias = backend.model.lm_head.bias
+    with torch.no_grad():
+        bias.fill_(-100.0)
+        bias[7:9] = torch.tensor([0.0, 0.6])  # w0 and w1, the odds are exp(0.6 / 0.5)
+    drawn = [ask(backend).text for _ in range(600)]
+    assert set(drawn) == {"w0", "w1"}
+    expected = 1 / (1 + np.exp(-1.2))
+    assert drawn.count("w1") / len(drawn) == pytest.approx(expected, abs=0.06)
+
+
+def test_the_global_random_states_do_not_move():
+    torch.manual_seed(11)
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    ask(make_backend(temperature=1.0))
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before[1:]
+
+
+def test_the_model_keeps_its_mode_and_its_generation_settings():
+    model = make_model()
+    model.generation_config.update(do_sample=True, temperature=0.3, top_p=0.5, top_k=3, max_new_tokens=2, num_beams=2)
+    settings, other = model.generation_config.to_dict(), torch.nn.Dropout()
+    reply = ask(TransformersBackend(model, make_tokenizer(), max_new_tokens=5))
+    assert reply.usage.completion_tokens > 2
+    assert model.generation_config.to_dict() == settings
+    assert not model.training
+    assert other.training
+
+
+def test_the_time_limit_ends_a_long_reply():
+    backend = make_backend(max_new_tokens=100)
+    force(backend.model, "w7")
+    slow_down(backend.model, 0.1)
+    started = time.monotonic()
+    with pytest.raises(BackendError, match="out of time after"):
+        ask(backend, timeout=0.5)
+    assert time.monotonic() - started < 1.5
+
+
+def test_the_wait_for_another_request_counts_as_time():
+    backend = make_backend(max_new_tokens=20)
+    force(backend.model, "w7")
+    slow_down(backend.model, 0.1)
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(ask, backend)
+        time.sleep(0.3)
+        with pytest.raises(BackendError, match="busy"):
+            ask(backend, timeout=0.2)
+        assert slow.result().usage.completion_tokens == 20
+
+
+def test_requests_of_many_threads_run_one_at_a_time():
+    backend = make_backend()
+    inside, most, guard = 0, 0, threading.Lock()
+
+    def enter(*_):
+        nonlocal inside, most
+        with guard:
+            inside += 1
+            most = max(most, inside)
+        time.sleep(0.001)
+
+    def leave(*_):
+        nonlocal inside
+        with guard:
+            inside -= 1
+
+    backend.model.register_forward_pre_hook(enter)
+    backend.model.register_forward_hook(leave)
+    with ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(lambda _: ask(backend), range(8)))
+    assert len(replies) == 8
+    assert most == 1
+
+
+def test_a_failed_request_does_not_block_the_next():
+    backend = make_backend()
+    with pytest.raises(BackendError, match="out of time"):
+        ask(backend, timeout=0.0)
+    assert ask(backend).usage.completion_tokens > 0
+
+
+def test_a_conversation_longer_than_the_model_is_a_backend_error():
+    backend = TransformersBackend(make_model(positions=PROMPT_TOKENS), make_tokenizer())
+    with pytest.raises(BackendError, match=f"{PROMPT_TOKENS} tokens"):
+        ask(backend)
+
+
+def test_the_reply_is_cut_where_the_models_positions_end():
+    backend = TransformersBackend(make_model(positions=PROMPT_TOKENS + 3), make_tokenizer())
+    force(backend.model, "w7")
+    reply = ask(backend)
+    assert (reply.usage.completion_tokens, reply.truncated) == (3, True)
+
+
+def test_a_model_directory_is_loaded_in_evaluation_mode(tmp_path):
+    make_model().save_pretrained(tmp_path)
+    make_tokenizer().save_pretrained(tmp_path)
+    torch.manual_seed(11)
+    before = torch.get_rng_state()
+    backend = TransformersBackend(str(tmp_path), device="cpu", dtype=torch.bfloat16, temperature=0.0)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not backend.model.training
+    assert backend.model.dtype == torch.bfloat16
+    assert ask(backend).usage.prompt_tokens == PROMPT_TOKENS
+
+
+def test_a_model_in_training_mode_is_refused():
+    with pytest.raises(ConfigError, match="training mode"):
+        TransformersBackend(make_model().train(), make_tokenizer())
+    backend = make_backend()
+    backend.model.train()
+    with pytest.raises(BackendError, match="training mode"):
+        ask(backend)
+
+
+def test_a_tokenizer_without_a_chat_template_is_refused():
+    with pytest.raises(ConfigError, match="no chat template"):
+        TransformersBackend(make_model(), make_tokenizer(template=None))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"temperature": -1.0}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"max_new_tokens": 0}, "max_new_tokens"),
+        ({"device": "cpu"}, "device"),
+        ({"dtype": torch.float16}, "dtype"),
+        ({"tokenizer": None}, "tokenizer"),
+    ],
+)
+def test_a_wrong_setting_is_refused(wrong, named):
+    with pytest.raises(ConfigError, match=named):
+        TransformersBackend(make_model(), **{"tokenizer": make_tokenizer(), **wrong})
