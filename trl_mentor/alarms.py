@@ -39,7 +39,7 @@ ALARMS = (
         whole=_guided,
         above=0.3,
         window=4,
-        advice="the mentor failed for {share} of the groups that it was asked about; they are trained on as they were. "
+        advice="the mentor failed for {share} of the groups it was asked about; they are trained on as they were. "
         "Check that its endpoint is up and that mentor_deadline and mentor_call_timeout suit it: the journal has the "
         "errors.",
     ),

@@ -54,11 +54,18 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         trainer.mentor_totals = _read_totals(saved)
         self._logged, self._logged_at = trainer.mentor_totals, time.monotonic()
 
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Print what happened since the last line, and warn."""
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Print what happened since the last line, and warn; the logs of evaluations are no end of a window."""
         totals, now = self._bound().mentor_totals, time.monotonic()
         window = totals - self._logged
-        if window.batches == 0:
+        if window.batches == 0 or not {"loss", "train_loss"} & set(logs or ()):
             return
         if state.is_world_process_zero:
             tqdm.write(progress_line(state.global_step, window, now - self._logged_at))

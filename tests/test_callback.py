@@ -1,0 +1,182 @@
+"""The callback, always on a real `MentorGRPOTrainer` or, for the alarms, on what a run counts."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict, replace
+
+import pytest
+import tiny
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+
+from trl_mentor import Mentor, MentorCallback, ScriptedBackend, read_journal
+from trl_mentor.alarms import Alarms
+from trl_mentor.counters import Counters
+from trl_mentor.errors import BackendError, ConfigError
+
+
+def lines(printed: str) -> list[str]:
+    return [line for line in printed.splitlines() if "groups collapsed" in line]
+
+
+def warnings_in(caplog) -> list[str]:
+    return [record.message for record in caplog.records if record.name == "trl_mentor.callback"]
+
+
+def test_each_log_prints_one_line_about_its_own_window(tmp_path, capsys):
+    tiny.trained(tmp_path, max_steps=4, logging_steps=2)
+    printed = lines(capsys.readouterr().out)
+    assert [line.partition(";")[0] for line in printed] == [
+        "step 2: 4 of 8 groups collapsed, 4 rescued",
+        "step 4: 4 of 8 groups collapsed, 4 rescued",
+    ]
+    assert all(line.endswith("of the time for the mentor") for line in printed)
+
+
+def test_evaluation_logs_print_no_line(tmp_path, capsys):
+    tiny.trained(
+        tmp_path, max_steps=2, logging_steps=2, eval_strategy="steps", eval_steps=1, eval_dataset=tiny.dataset(4),
+        per_device_eval_batch_size=4, reward=tiny.HardRowsFail(rerolls=False), mentor_strategy="none",
+    )  # fmt: skip
+    assert [line.partition(";")[0] for line in lines(capsys.readouterr().out)] == ["step 2: 4 of 8 groups collapsed"]
+
+
+def state_file(checkpoint):
+    return json.loads((checkpoint / "trainer_state.json").read_text())
+
+
+def test_a_resumed_run_goes_on_counting_where_its_checkpoint_stood(tmp_path):
+    whole = tiny.trained(tmp_path / "whole", max_steps=4, save_strategy="steps", save_steps=2)
+    assert whole.mentor_totals.collapsed == 8
+    saved = state_file(tmp_path / "whole" / "checkpoint-2")["stateful_callbacks"]["MentorCallback"]
+    assert (saved["attributes"]["totals"]["batches"], saved["attributes"]["totals"]["collapsed"]) == (2, 4)
+
+    resumed = tiny.trainer(tmp_path / "whole", max_steps=4, save_strategy="steps", save_steps=2)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
+    timeless = {"mentor_seconds": 0.0, "reroll_seconds": 0.0, "policy_tokens": 0, "reroll_tokens": 0}
+    assert replace(resumed.mentor_totals, **timeless) == replace(whole.mentor_totals, **timeless)
+    assert resumed.mentor_totals.policy_tokens > saved["attributes"]["totals"]["policy_tokens"]
+    again = state_file(tmp_path / "whole" / "checkpoint-4")["stateful_callbacks"]["MentorCallback"]
+    assert again["attributes"]["totals"] == asdict(resumed.mentor_totals)
+
+
+def test_the_first_line_of_a_resumed_run_leaves_out_what_the_checkpoint_counted(tmp_path, capsys):
+    tiny.trained(tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
+    capsys.readouterr()
+    tiny.trainer(tmp_path, max_steps=3).train(resume_from_checkpoint=True)
+    (line,) = lines(capsys.readouterr().out)
+    assert line.startswith("step 3: 2 of 4 groups collapsed, 2 rescued;")
+
+
+def test_a_checkpoint_of_plain_grpo_can_be_continued_and_saved_again(tmp_path):
+    def shape(steps):
+        return tiny.config(tmp_path, max_steps=steps, save_strategy="steps", save_steps=1)
+
+    GRPOTrainer(
+        tiny.model(), reward_funcs=tiny.HardRowsFail(rerolls=False), args=shape(1), train_dataset=tiny.dataset(),
+        processing_class=tiny.tokenizer(),
+    ).train()  # fmt: skip
+    mentored = tiny.trainer(tmp_path, max_steps=2, save_strategy="steps", save_steps=1)
+    mentored.train(resume_from_checkpoint=True)
+    saved = state_file(tmp_path / "checkpoint-2")["stateful_callbacks"]["MentorCallback"]
+    assert saved["attributes"]["totals"]["batches"] == mentored.mentor_totals.batches == 1
+
+
+class JournalWatcher(TrainerCallback):
+    """Keeps how many records could be read from disk at each save."""
+
+    def __init__(self, output_dir) -> None:
+        self.output_dir, self.counts = output_dir, []
+
+    def on_save(self, args, state, control, **kwargs):
+        self.counts.append(len(read_journal(self.output_dir)))
+
+
+def test_the_journal_is_complete_at_each_save_and_continued_by_a_second_train(tmp_path):
+    trainer = tiny.trainer(tmp_path, max_steps=2, save_strategy="steps", save_steps=1)
+    watcher = JournalWatcher(tmp_path)
+    trainer.add_callback(watcher)
+    trainer.train()
+    assert watcher.counts == [2, 4]
+    trainer.train()
+    assert len(read_journal(tmp_path)) == 8
+    assert trainer.mentor_totals.collapsed == 8
+
+
+def test_a_callback_that_the_user_passes_is_used_and_no_second_one_added(tmp_path):
+    callback = MentorCallback()
+    trainer = tiny.trainer(tmp_path)
+    assert [type(item) for item in trainer.callback_handler.callbacks].count(MentorCallback) == 1
+    own = type(trainer)(
+        tiny.model(), reward_funcs=tiny.HardRowsFail(), args=tiny.config(tmp_path), train_dataset=tiny.dataset(),
+        processing_class=tiny.tokenizer(), mentor=tiny.mentor(), callbacks=[callback],
+    )  # fmt: skip
+    own.train()
+    assert [item for item in own.callback_handler.callbacks if isinstance(item, MentorCallback)] == [callback]
+    assert callback.state()["attributes"]["totals"] == asdict(own.mentor_totals)
+
+
+def test_on_another_trainer_it_says_where_it_belongs(tmp_path):
+    plain = GRPOTrainer(
+        tiny.model(), reward_funcs=tiny.HardRowsFail(rerolls=False), args=tiny.config(tmp_path),
+        train_dataset=tiny.dataset(), processing_class=tiny.tokenizer(), callbacks=[MentorCallback()],
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="belongs to no MentorGRPOTrainer"):
+        plain.train()
+
+
+def test_a_dead_endpoint_is_warned_about_once_with_the_journal_to_look_at(tmp_path, caplog):
+    def refuse(role, messages):
+        raise BackendError("connection refused")
+
+    with caplog.at_level(logging.WARNING):
+        tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(refuse)), max_steps=6, reward=tiny.HardRowsFail((0.0,)))
+    (warning,) = warnings_in(caplog)
+    assert warning.startswith("the mentor failed for 100% of the groups")
+    assert warning.endswith(f"Journal: {tmp_path / 'mentor' / 'journal.jsonl'}")
+
+
+def test_hints_that_solve_everything_are_warned_about(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        tiny.trained(tmp_path, reward=tiny.HardRowsFail((1.0,)), max_steps=8)
+    (warning,) = warnings_in(caplog)
+    assert warning.startswith("100% of the re-rolled groups succeed completely")
+
+
+def test_a_healthy_run_warns_about_nothing(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        tiny.trained(tmp_path, max_steps=16, logging_steps=4)
+    assert warnings_in(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("counted", "text"),
+    [
+        (Counters(groups=40, accepted=3, fallback=13, rescued=16), "81% of the hints are the fallback hint"),
+        (Counters(groups=40, failed=2, accepted=2), "failed for 50% of the groups"),
+        (Counters(groups=40, accepted=32, still_collapsed=32), "100% of the re-rolled groups fail again"),
+        (Counters(groups=40, unscorable=4), "10% of the groups could not be scored"),
+    ],
+)
+def test_each_condition_has_its_own_warning(counted, text):
+    (warning,) = Alarms().check(counted)
+    assert text in warning
+
+
+def test_a_share_of_few_groups_says_nothing_until_there_are_more():
+    alarms, counted = Alarms(), Counters(groups=8, accepted=1, fallback=3)
+    assert [len(alarms.check(counted)) for _ in range(4)] == [0, 0, 0, 1]
+
+
+def test_a_warning_comes_again_only_when_its_share_has_clearly_grown():
+    alarms = Alarms()
+    shares = [0.6, 0.6, 0.7, 0.9, 1.0, 0.1, 0.9]
+    counts = [round(share * 20) for share in shares]
+    said = [bool(alarms.check(Counters(groups=20, accepted=20 - count, fallback=count))) for count in counts]
+    assert said == [True, False, False, True, False, False, False]
+
+
+def test_a_control_run_without_hints_is_not_told_that_its_hints_are_useless():
+    assert Alarms().check(Counters(groups=64, still_collapsed=64, collapsed=64)) == []
