@@ -108,10 +108,14 @@ class TransformersBackend:
         ends = self.model.generation_config.eos_token_id
         ids = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
         padding = self.tokenizer.pad_token_id
+        # Whatever is not set here, `generate` takes from the model's own settings.
         config = GenerationConfig(
             max_new_tokens=max_new_tokens,
             do_sample=False,
             num_beams=1,
+            temperature=1.0,
+            top_p=1.0,
+            top_k=50,
             eos_token_id=sorted(ids) or None,
             pad_token_id=padding if padding is not None else min(ids, default=0),
         )
