@@ -1,0 +1,100 @@
+"""Makes the checkpoint that ships with the demo: `python -m trl_mentor.demo.pretrain --seed 0 --out DIRECTORY`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from trl_mentor.demo.corpus import write_document
+from trl_mentor.demo.tokenizer import UNKNOWN, build_tokenizer, vocabulary
+from trl_mentor.demo.world import Problem, sample_problems
+
+PROBLEMS_PER_FAMILY = 300
+BATCH_SIZE = 64
+LEARNING_RATE = 3e-3
+WARMUP_STEPS = 100
+
+
+def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> LlamaForCausalLM:
+    """A fresh student of about 0.166 million parameters."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=192,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        max_position_embeddings=256,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return LlamaForCausalLM(config)
+
+
+def pretrain(*, seed: int, steps: int) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+    """Train a student on generated documents; the loss is on the answers."""
+    rng = random.Random(seed)
+    problems = list(sample_problems(rng, PROBLEMS_PER_FAMILY, held_out=False).values())
+    tokenizer = build_tokenizer()
+    model = build_model(tokenizer, seed=seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_factor(step, steps))
+    progress = tqdm(range(steps), desc="pretraining")
+    for step in progress:
+        batch = _batch(rng, problems, tokenizer)
+        loss = model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        if step % 50 == 0:
+            progress.set_postfix(loss=f"{loss.item():.3f}")
+    return model.eval(), tokenizer
+
+
+def _learning_rate_factor(step: int, steps: int) -> float:
+    if step < WARMUP_STEPS:
+        return (step + 1) / WARMUP_STEPS
+    return 0.02 + 0.49 * (1 + math.cos(math.pi * step / steps))
+
+
+def _batch(
+    rng: random.Random, problems: list[Problem], tokenizer: PreTrainedTokenizerFast
+) -> dict[str, torch.Tensor]:
+    """Left-padded documents with shape (BATCH_SIZE, length); labels are -100 on padding and prompt."""
+    words = [UNKNOWN, UNKNOWN, *vocabulary()[3:]]
+    documents = [write_document(rng, rng.choice(problems), words) for _ in range(BATCH_SIZE)]
+    prompts = tokenizer([prompt for prompt, _ in documents]).input_ids
+    answers = tokenizer([answer for _, answer in documents]).input_ids
+    rows = [(prompt, [*answer, tokenizer.eos_token_id]) for prompt, answer in zip(prompts, answers, strict=True)]
+    width = max(len(prompt) + len(answer) for prompt, answer in rows)
+    padding = [width - len(prompt) - len(answer) for prompt, answer in rows]
+    return {
+        "input_ids": torch.tensor([[tokenizer.pad_token_id] * p + a + b for p, (a, b) in zip(padding, rows, strict=True)]),
+        "attention_mask": torch.tensor([[0] * p + [1] * (width - p) for p in padding]),
+        "labels": torch.tensor([[-100] * (width - len(answer)) + answer for _, answer in rows]),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "checkpoint")
+    arguments = parser.parse_args()
+    model, tokenizer = pretrain(seed=arguments.seed, steps=arguments.steps)
+    model.save_pretrained(arguments.out)
+    tokenizer.save_pretrained(arguments.out)
+
+
+if __name__ == "__main__":
+    main()
