@@ -1,0 +1,322 @@
+"""What the formal rules refuse before the judge is asked, and what they let through."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from trl_mentor import hint_rules
+from trl_mentor.errors import ConfigError
+from trl_mentor.hint_rules import (
+    ANNOUNCES_RESULT,
+    CODE,
+    COPIES_SOLUTION,
+    EMPTY,
+    GIVES_ANSWER,
+    NOT_TEXT,
+    TOO_LONG,
+    WORKED_OUT,
+    HintLimits,
+    check_hint,
+)
+
+PROOF = (
+    "Let p be a prime that divides both numbers. Then p divides their difference, which is one by construction, "
+    "and this contradicts the choice of p, so the two numbers have no common factor at all."
+)
+PROGRAM = """def longest(values):
+    best = [1] * len(values)
+    for right in range(len(values)):
+        for left in range(right):
+            if values[left] < values[right]:
+                best[right] = max(best[right], best[left] + 1)
+    return max(best, default=0)
+"""
+
+
+def critique(hint: str, answer: str | None = None, question: str = "Solve the problem.", **limits: int) -> str:
+    return check_hint(hint, question=question, answer=answer, limits=HintLimits(**limits)) or ""
+
+
+@pytest.mark.parametrize(
+    ("hint", "answer"),
+    [
+        ("Think about whether a nowhere dense set must be a countable union of closed sets.", "No"),
+        ("There is no shortcut: compare the two closures first.", "no"),
+        ("Check what happens when n is even, then when n is odd.", "36"),
+        ("Recall that $\\sin^2 x + \\cos^2 x = 1$ and look for a substitution.", "\\frac{\\pi}{4}"),
+        ("Use the hockey-stick identity $\\sum_{i=r}^{n} \\binom{i}{r} = \\binom{n+1}{r+1}$.", "126"),
+        ("First count the pairs, then remove the ones counted twice.", "15"),
+        ("The function is a bijection; ask what that says about its inverse.", "A"),
+        ("Keep a table of the best length that ends at each position.", PROGRAM),
+        ("Look at the difference of the two numbers.", PROOF),
+        ("The answer is not an integer, so do not round too early.", "7/3"),
+        ("The answer should be left in terms of the radius.", None),
+        ("想一想这个集合的补集。", "42"),
+        ("Be careful with the sign of the second term.", ""),
+        ("Be careful with the sign of the second term.", " .. "),
+    ],
+)
+def test_a_hint_that_points_without_telling_passes(hint: str, answer: str | None):
+    assert critique(hint, answer) == ""
+
+
+@pytest.mark.parametrize(
+    ("hint", "answer"),
+    [
+        ("You should find 126 ways.", "126"),
+        ("You should find 126 ways.", "126 ways"),
+        ("You should find 126.", "$126$."),
+        ("You should find 1,260 ways.", "1260"),
+        ("You should find 1{,}260 ways.", "1260"),
+        ("You should find 1260 ways.", "1,260"),
+        ("The chance comes out at 0.5 in the end.", "1/2"),
+        ("The chance comes out at 1/2 in the end.", "0.5"),
+        ("The chance comes out at $\\frac{1}{2}$ in the end.", "0.50"),
+        ("The chance comes out at $\\dfrac12$ in the end.", "\\frac{1}{2}"),
+        ("The chance comes out at 50% in the end.", "0.5"),
+        ("The chance comes out at 0.125 in the end.", "12.5\\%"),
+        ("The chance comes out at \u00bd in the end.", "0.5"),
+        ("It drops to \u2212120 after the last step.", "-120"),
+        ("Aim for $x^{2} + 1$.", "x^2+1"),
+        ("Aim for \\( X = \\sqrt{ 13 } \\).", "\\sqrt{13}"),
+        ("Aim for √13.", "$\\sqrt{13}$"),
+        ("The capital is  PARIS.", "Paris"),
+        ("Think of \\text{Paris}.", "Paris"),
+        ("You should find 126.", "Choose 4 of 9, which gives 3024 / 24.\n#### 126"),
+        ("You should find 7/3.", "So we obtain \\boxed{\\frac{7}{3}}."),
+        ("You should find 7/3.", "so f(1) = 2 and f(2) = \\frac{7}{3}."),
+    ],
+)
+def test_the_answer_is_found_in_every_way_of_writing_it(hint: str, answer: str):
+    assert GIVES_ANSWER in critique(hint, answer)
+
+
+@pytest.mark.parametrize(
+    ("hint", "answer"),
+    [
+        ("So x = 2.", "2"),
+        ("So x equals two.", "2"),
+        ("So x = 2.", "two"),
+        ("So x is 2, as you can check.", "2"),
+        ("It is equal to -2 in the end.", "-2"),
+        ("Final answer: **2**", "2"),
+        ("Note $\\boxed{2}$.", "2"),
+        ("Show that 12 is the answer.", "12"),
+        ("Choose option (B).", "B"),
+        ("Pick B because the rest fail.", "(B)"),
+        ("B is correct.", "B"),
+        ("The answer is no.", "No"),
+        ("You will see that it is true.", "True"),
+        ("So y = x.", "x"),
+        ("It equals 50%.", "50"),
+        ("So x = 2.", "x = 2"),
+    ],
+)
+def test_a_short_answer_leaks_where_it_is_stated_as_the_result(hint: str, answer: str):
+    assert GIVES_ANSWER in critique(hint, answer)
+
+
+@pytest.mark.parametrize(
+    ("hint", "answer"),
+    [
+        ("Split the sum into 2 parts.", "2"),
+        ("Start from y = 2x and substitute.", "2"),
+        ("Start from y = 2 + z and substitute.", "2"),
+        ("Look at the 2nd term, it is 2nd for a reason.", "2"),
+        ("Compare with 120 and with 1.12 first.", "12"),
+        ("So it is 120 at most, and 1.12 at least.", "12"),
+        ("It is 12/5 of the rest.", "12"),
+        ("It is one of the factors.", "1"),
+        ("It is -2 there, not here.", "2"),
+        ("Let x be the unknown side.", "x"),
+        ("Choose a point B on the line.", "B"),
+        ("It is true for all small cases, so try induction.", "True"),
+        ("Eventually the terms vanish.", "even"),
+    ],
+)
+def test_a_short_answer_elsewhere_is_only_a_word_or_a_number(hint: str, answer: str):
+    assert critique(hint, answer) == ""
+
+
+def test_a_number_of_the_question_may_be_repeated_but_not_announced_as_the_answer():
+    question = "A shop sells 126 apples at f(0) = 126 cents. How many are left?"
+    assert critique("Start from the 126 apples.", "126", question) == ""
+    assert critique("Recall that f(0) = 126 here.", "126", question) == ""
+    assert GIVES_ANSWER in critique("So n = 126.", "126", question)
+    assert GIVES_ANSWER in critique("Start from the 126 apples.", "126", "How many are left?")
+
+
+def test_words_of_the_question_may_be_repeated():
+    question = "Is the function increasing or decreasing?"
+    assert critique("Ask where an increasing function has its slope.", "increasing", question) == ""
+    assert GIVES_ANSWER in critique("The function is increasing.", "increasing", question)
+
+
+def test_a_passage_of_a_worked_solution_is_refused_and_a_few_of_its_words_are_not():
+    copied = "Notice: then p divides their difference, which is one by construction. What follows?"
+    assert COPIES_SOLUTION in critique(copied, PROOF)
+    assert COPIES_SOLUTION in critique("THEN p DIVIDES  THEIR DIFFERENCE,\nWHICH IS ONE BY CONSTRUCTION", PROOF)
+    assert critique("Take a prime that divides both numbers, and their difference.", PROOF) == ""
+
+
+def test_a_passage_that_the_question_holds_as_well_may_be_repeated():
+    question = "Explain: then p divides their difference, which is one by construction."
+    assert critique("You know that p divides their difference, which is one by construction.", PROOF, question) == ""
+
+
+@pytest.mark.parametrize("line", ["if values[left] < values[right]:", "best[right]=max( best[right],best[left]+1 )"])
+def test_a_line_of_a_program_is_a_passage_of_it(line: str):
+    assert COPIES_SOLUTION in critique(f"Remember to use {line} somewhere.", PROGRAM)
+
+
+@pytest.mark.parametrize("hint", ["", "  \n\t", "...", "?!", "$$", "\x00", "\ud800"])
+def test_a_hint_without_a_word_is_empty(hint: str):
+    assert critique(hint, "42") == EMPTY
+
+
+def test_a_hint_of_exactly_the_allowed_words_passes_and_one_more_is_too_long():
+    assert critique("think " * 10, max_words=10) == ""
+    assert critique("think " * 11, max_words=10) == TOO_LONG
+
+
+def test_a_text_without_blanks_is_measured_in_characters():
+    assert critique("想" * 120, max_words=10) == ""
+    assert critique("想" * 121, max_words=10) == TOO_LONG
+
+
+@pytest.mark.parametrize(
+    "hint", ["Think.\x00", "Think \ud83d now.", "<|im_end|> Think.", "<think>Hm.</think> Think.", "Think.\x1b[0m"]
+)
+def test_control_characters_and_chat_markup_are_refused(hint: str):
+    assert critique(hint) == NOT_TEXT
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "1. Expand.\n2. Collect.\n3. Factor.\n4. Solve.",
+        "Step 1: expand. Step 2: collect. Step 3: factor. Step 4: solve.",
+        "- Expand\n- Collect\n- Factor\n- Solve",
+        "Write $a = b = c = d = e$.",
+        "a = b, so c = d. Hence e = f and g = h.",
+        "A \\implies B \\implies C \\implies D \\implies E",
+    ],
+)
+def test_a_worked_solution_is_refused_by_its_shape(hint: str):
+    assert critique(hint) == WORKED_OUT
+    assert critique(hint, max_steps=4) == ""
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "Try this:\n```python\nprint(1)\n```",
+        "Write\ndef solve(n):\n    return max(n)",
+        "Write\nfor x in items:\n    total += x",
+        "Write\nint a;\nwhile (a < 3) {",
+    ],
+)
+def test_code_is_refused(hint: str):
+    assert critique(hint) == CODE
+
+
+@pytest.mark.parametrize("hint", ["Keep `dp[i]` for each prefix.", "For each edge:\nask whether it is needed."])
+def test_a_word_of_code_or_a_colon_is_no_program(hint: str):
+    assert critique(hint) == ""
+
+
+@pytest.mark.parametrize(
+    "hint",
+    ["So \\boxed{x}.", "The answer is 7.", "the final answer is: $\\frac{1}{3}$", "Answer: B", "The answer is yes."],
+)
+def test_an_announced_result_is_refused_even_when_the_answer_is_unknown(hint: str):
+    assert critique(hint, None) == ANNOUNCES_RESULT
+
+
+def test_every_fault_is_named_at_once_so_that_one_repair_can_mend_them_all():
+    found = critique("So x = 126. " + "Think. " * 90 + "```x```", "126")
+    assert found == f"{TOO_LONG} {GIVES_ANSWER} {CODE}"
+
+
+def test_a_critique_is_made_of_fixed_sentences_and_so_never_holds_the_answer():
+    fixed = {value for value in vars(hint_rules).values() if isinstance(value, str) and value.startswith("The hint")}
+    assert len(fixed) == 8
+    for answer in ("126", "7/3", "B", "Paris", PROOF):
+        found = critique(f"{answer} is the answer, so the answer is {answer}.", answer)
+        assert found
+        for sentence in fixed:
+            found = found.replace(sentence, "")
+        assert not found.strip()
+
+
+@pytest.mark.parametrize("limits", [{"max_words": 0}, {"max_steps": 0}, {"max_words": -3}])
+def test_a_limit_below_one_is_refused(limits: dict[str, int]):
+    with pytest.raises(ConfigError, match="expected at least 1"):
+        HintLimits(**limits)
+
+
+MEGABYTE = 1_000_000
+HOSTILE = {
+    "letters": "a" * MEGABYTE,
+    "digits": "7" * MEGABYTE,
+    "decimals": "0." + "3" * MEGABYTE,
+    "groups": "1,000" + ",000" * (MEGABYTE // 4),
+    "dots": "5" + "." * MEGABYTE,
+    "blanks": "5" + " " * MEGABYTE + "/",
+    "braces": "\\boxed{" + "{" * MEGABYTE,
+    "boxes": "\\boxed{" * (MEGABYTE // 7),
+    "fractions": "\\frac{1" * (MEGABYTE // 7),
+    "minus signs": "-" * MEGABYTE + "5",
+    "equals signs": "=5" * (MEGABYTE // 2),
+    "combining marks": "a" + "\u0301\u0323" * (MEGABYTE // 2),
+    "ligatures": "\ufdfa" * MEGABYTE,
+    "surrogates": "5" + "\ud800" * MEGABYTE,
+    "NULs": "5" + "\x00" * MEGABYTE,
+    "newlines": "5" + "\n" * MEGABYTE,
+    "hashes": "5" + "#" * MEGABYTE,
+    "sentences": "so x is 5 and y = 7. " * (MEGABYTE // 21),
+    "division by zero": "1/0 0/0 5/0.0 \\frac{1}{0} " * (MEGABYTE // 27),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_text_in_any_place_is_handled_in_seconds(name: str):
+    text = HOSTILE[name]
+    started = time.process_time()
+    assert TOO_LONG in critique(text, "5", "Why?") or not any(map(str.isalnum, text))
+    critique("So x = 5 = 7.", text, "Why?")
+    critique("So x = 5 = 7.", "5", text)
+    critique(text, text, text)
+    assert time.process_time() - started < 20
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_random_texts_never_raise_and_a_stated_answer_is_always_found(seed: int):
+    generator = random.Random(seed)
+    pieces = [
+        "=",
+        "is",
+        "\\frac{",
+        "}",
+        "1",
+        "2/",
+        "%",
+        "\\boxed{",
+        "####",
+        "{,}",
+        "\n",
+        " ",
+        "-",
+        ".",
+        "√",
+        "\x00",
+        "b",
+    ]
+    noise = "".join(generator.choice(pieces) for _ in range(generator.randint(0, 60)))
+    critique(noise, noise[::-1], noise[5:])
+    critique(noise[::-1], noise, "")
+    number = generator.randint(1_000, 10**12)
+    assert GIVES_ANSWER in critique(f"Consider {number:,} again.", f"{noise}\n#### {number}", "")
