@@ -12,7 +12,7 @@ NAN = math.nan
 
 
 def test_a_group_collapses_only_if_no_scorable_completion_succeeds():
-    successes = [0, 0, 0, 0] + [0, 0, 0, 1] + [-1, -1, 0, -1] + [1, 1, 1, 1]
+    successes = [*[0, 0, 0, 0], *[0, 0, 0, 1], *[-1, -1, 0, -1], *[1, 1, 1, 1]]
     assert find_collapsed(successes, 4) == [0, 2]
 
 

@@ -56,14 +56,16 @@ def test_with_nothing_collapsed_rows_losses_and_keys_equal_plain_trl(tmp_path):
     for before, after in zip(plain.state.log_history, mentored.state.log_history, strict=True):
         after = {key: value for key, value in after.items() if not key.startswith("mentor/")}
         assert after.keys() == before.keys()
-        assert {k: v for k, v in after.items() if k not in timing} == {k: v for k, v in before.items() if k not in timing}
+        assert {k: v for k, v in after.items() if k not in timing} == {
+            k: v for k, v in before.items() if k not in timing
+        }
     pairs = zip(plain.model.parameters(), mentored.model.parameters(), strict=True)
     assert all(torch.equal(before, after) for before, after in pairs)
 
 
 def test_each_completion_is_scored_once_and_rewards_see_the_original_prompt(tmp_path):
     reward = tiny.HardRowsFail()
-    trainer = tiny.trained(tmp_path, reward=reward, max_steps=2)
+    tiny.trained(tmp_path, reward=reward, max_steps=2)
     assert [call["roll"] for call in reward.calls] == ["first", "second"] * 2
     assert [len(call["completions"]) for call in reward.calls] == [16, 8, 16, 8]
     assert reward.calls[1]["prompts"] == ["w1 w1"] * 4 + ["w3 w3"] * 4
@@ -104,14 +106,11 @@ def test_in_a_conversation_the_hint_enters_the_last_user_turn(tmp_path):
 
 
 def test_columns_of_reward_functions_and_the_hint_stand_beside_their_rows(tmp_path):
-    trainer = tiny.trained(tmp_path, log_completions=True)
+    tiny.trained(tmp_path, log_completions=True)
     table = pd.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
     hard = table["prompt"].isin(["w1 w1", "w3 w3"])
     assert (table["mentor/hint"] == tiny.HINT).tolist() == hard.tolist()
-    groups = [1, 3] if hard.any() else []
-    assert table["seen"].tolist() == [
-        f"{'second' if row // 4 in groups else 'first'} answer-{row // 4}" for row in range(16)
-    ]
+    assert table["seen"].tolist() == [f"{'second' if row in HARD else 'first'} answer-{row // 4}" for row in range(16)]
 
 
 def test_metrics_of_reward_functions_are_not_counted_twice(tmp_path):
@@ -141,7 +140,9 @@ def test_trls_completion_metrics_describe_the_first_roll_and_its_token_count_inc
         ((None,), RerollOutcome.STILL_COLLAPSED),
     ],
 )
-def test_groups_that_stay_collapsed_or_are_saturated_have_no_advantage_and_are_counted_apart(tmp_path, reroll, outcome):
+def test_groups_that_stay_collapsed_or_are_saturated_have_no_advantage_and_are_counted_apart(
+    tmp_path, reroll, outcome
+):
     trainer = tiny.trained(tmp_path, reward=tiny.HardRowsFail(reroll))
     assert trainer.batches[0]["advantages"][HARD].tolist() == [0.0] * 8
     logged = trainer.state.log_history[0]
@@ -347,7 +348,12 @@ def test_unsupported_options_are_refused_by_name(tmp_path, option):
     given = [print] if option == "tools" else print
     with pytest.raises(NotImplementedError, match=option):
         MentorGRPOTrainer(
-            tiny.model(), tiny.HardRowsFail(), tiny.config(tmp_path), tiny.dataset(), mentor=tiny.mentor(), **{option: given}
+            tiny.model(),
+            tiny.HardRowsFail(),
+            tiny.config(tmp_path),
+            tiny.dataset(),
+            mentor=tiny.mentor(),
+            **{option: given},
         )
 
 

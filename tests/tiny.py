@@ -25,7 +25,19 @@ CHAT_TEMPLATE = (
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    words = ["<pad>", "<eos>", "<unk>", "<system>", "<user>", "<assistant>", "Hint", "Original", "question", ":", *WORDS]
+    words = [
+        "<pad>",
+        "<eos>",
+        "<unk>",
+        "<system>",
+        "<user>",
+        "<assistant>",
+        "Hint",
+        "Original",
+        "question",
+        ":",
+        *WORDS,
+    ]
     backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     made = PreTrainedTokenizerFast(
@@ -63,9 +75,7 @@ def dataset(rows: int = 8, *, conversational: bool = False, hard: Callable[[int]
     """Row i asks `w<i> w<i>`; its answer is `answer-i`; rows with an odd index are hard unless told otherwise."""
     prompts: list[Any] = [f"w{i} w{i}" for i in range(rows)]
     if conversational:
-        prompts = [
-            [{"role": "system", "content": "w20"}, {"role": "user", "content": text}] for text in prompts
-        ]
+        prompts = [[{"role": "system", "content": "w20"}, {"role": "user", "content": text}] for text in prompts]
     return Dataset.from_dict(
         {"prompt": prompts, "answer": [f"answer-{i}" for i in range(rows)], "hard": [hard(i) for i in range(rows)]}
     )
@@ -86,8 +96,8 @@ def mentor(**options: Any) -> Mentor:
 class HardRowsFail:
     """Reward of hard rows: 0 on the first roll, `reroll` (cycled over the rows) on the second. Easy rows: `easy`.
 
-    With `rerolls` every second call is a re-roll, as it is when something collapses in each batch. Keeps every call, so
-    that tests can say what was shown and how often.
+    With `rerolls` every second call is a re-roll, as it is when something collapses in each batch. Keeps every call,
+    so that tests can say what was shown and how often.
     """
 
     def __init__(
@@ -169,7 +179,9 @@ def trained(output_dir: Path | str, **options: Any) -> Any:
     return made
 
 
-def trainer(output_dir: Path | str, *, reward: Any = None, data: Any = None, cls: type = Recorder, **options: Any) -> Any:
+def trainer(
+    output_dir: Path | str, *, reward: Any = None, data: Any = None, cls: type = Recorder, **options: Any
+) -> Any:
     """A trainer over the tiny world; `options` are config fields, except `mentor`, `strategy` and `eval_dataset`."""
     given = {name: options.pop(name) for name in ("mentor", "strategy", "eval_dataset") if name in options}
     if not given.keys() & {"mentor", "strategy"} and options.get("mentor_strategy", "mentor") == "mentor":

@@ -1,4 +1,4 @@
-"""Which groups collapsed (section 3.1 of the paper). Decisions on lists of numbers, never on completions or advantages."""
+"""Which groups collapsed (section 3.1 of the paper): decided on success rewards, never on advantages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from trl_mentor.records import GroupState, RerollOutcome
 class SuccessRule:
     """Says whether a completion succeeded, from the values of all reward functions.
 
-    With `chosen` names, a completion succeeds if each of these rewards that could be scored exceeds `threshold`: the
-    threshold is in the units of the reward itself. Without, the weighted sum of all rewards must exceed it, as TRL sums
+    With `chosen` columns, a completion succeeds if each of these rewards that could be scored exceeds `threshold`,
+    which is in the units of the reward itself. Without, the weighted sum of all rewards must exceed it, as TRL sums
     them. A completion that no relevant reward could score is unscorable, which is not a failure.
     """
 
@@ -51,7 +51,9 @@ class SuccessRule:
         if self.chosen:
             scored = [rewards[column] for column in self.chosen if not math.isnan(rewards[column])]
             return min(scored) if scored else math.nan
-        scored = [weight * reward for weight, reward in zip(self.weights, rewards, strict=True) if not math.isnan(reward)]
+        scored = [
+            weight * reward for weight, reward in zip(self.weights, rewards, strict=True) if not math.isnan(reward)
+        ]
         return math.fsum(scored) if scored else math.nan
 
     def succeeds(self, value: float) -> bool:
@@ -67,7 +69,8 @@ def group_states(successes: Sequence[float], group_size: int, threshold: float =
     if group_size < 1 or len(successes) % group_size:
         raise ValueError(f"{len(successes)} success rewards are not a whole number of groups of {group_size}")
     return [
-        _group_state(successes[start : start + group_size], threshold) for start in range(0, len(successes), group_size)
+        _group_state(successes[start : start + group_size], threshold)
+        for start in range(0, len(successes), group_size)
     ]
 
 

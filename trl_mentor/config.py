@@ -17,7 +17,7 @@ from trl_mentor.strategies.resample import ResampleStrategy
 
 
 @dataclass
-class MentorGRPOConfig(MentorArguments, GRPOConfig):
+class MentorGRPOConfig(MentorArguments, GRPOConfig):  # type: ignore[misc]
     """Arguments of `MentorGRPOTrainer`: everything `GRPOConfig` has, and `mentor_*`.
 
     Raises `ConfigError` for a wrong `mentor_*` value, and for a `mentor_deadline` that would let other ranks run into

@@ -75,4 +75,7 @@ def _returned_names(function: Any) -> tuple[str, ...]:
 
 
 def _changed(what: str) -> str:
-    return f"the private interface of GRPOTrainer in TRL {trl.__version__} has changed: {what}. Tested: trl{SUPPORTED_TRL}"
+    return (
+        f"the private interface of GRPOTrainer in TRL {trl.__version__} is not the one that was tested: {what}. "
+        f"Tested: trl{SUPPORTED_TRL}"
+    )

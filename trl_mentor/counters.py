@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
-from trl_mentor.records import Guidance, GroupState, HintOrigin, Intervention, RerollOutcome
+from trl_mentor.records import GroupState, Guidance, HintOrigin, Intervention, RerollOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def count_states(states: Sequence[GroupState]) -> Counters:
 
 
 def count_interventions(interventions: Sequence[Intervention]) -> Counters:
-    """Counters of the interventions of one batch, without the seconds and tokens that belong to the batch as a whole."""
+    """Counters of the interventions of one batch, without what is measured for the batch as a whole."""
     outcomes = Counter(item.outcome for item in interventions)
     guidances = [item.guidance for item in interventions if item.guidance is not None]
     return Counters(
@@ -92,13 +92,21 @@ def _count_guidances(guidances: Iterable[Guidance]) -> Counters:
 def batch_metrics(batch: Counters) -> dict[str, float]:
     """The `mentor/*` metrics of one generation batch: always the same keys.
 
-    `frac_*` are shares of all groups of the batch. `reroll_success_rate` is NaN when nothing was re-rolled; the rest is
-    0 then.
+    `frac_*` are shares of all groups of the batch. `reroll_success_rate` is NaN when nothing was re-rolled; the rest
+    is 0 then.
     """
     groups = max(batch.groups, 1)
     shares = {
         name: getattr(batch, name) / groups
-        for name in ("collapsed", "all_correct", "unscorable", "rescued", "hint_saturated", "still_collapsed", "skipped")
+        for name in (
+            "collapsed",
+            "all_correct",
+            "unscorable",
+            "rescued",
+            "hint_saturated",
+            "still_collapsed",
+            "skipped",
+        )
     }
     origins = {name: getattr(batch, name) / groups for name in ("accepted", "fallback", "failed")}
     totals = {

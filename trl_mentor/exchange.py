@@ -20,15 +20,15 @@ class Exchange:
 
     @property
     def rank(self) -> int:
-        return self._accelerator.process_index
+        return int(self._accelerator.process_index)
 
     @property
     def world_size(self) -> int:
-        return self._accelerator.num_processes
+        return int(self._accelerator.num_processes)
 
     @property
     def is_main(self) -> bool:
-        return self._accelerator.is_main_process
+        return bool(self._accelerator.is_main_process)
 
     def gather(self, items: list[T]) -> list[T]:
         """Everybody's items in order of rank, on every rank; the lists may differ in length or be empty."""

@@ -55,6 +55,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         NotImplementedError: An option is used that mentoring does not support; the message names it.
     """
 
+    _pending_extra_logs: defaultdict[str, list[Any]]
+    _pending_metrics: defaultdict[str, list[float]]
+
     def __init__(
         self, *args: Any, mentor: Mentor | None = None, strategy: Strategy | None = None, **kwargs: Any
     ) -> None:
@@ -170,7 +173,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         TRL's `completions/*` metrics keep describing the first roll. Metrics that reward functions log here appear as
         `mentor/reroll/<name>`, so that the plain ones are not counted twice.
         """
-        kept = {name: list(values) for name, values in self._metrics["train"].items() if name.startswith("completions/")}
+        kept = {
+            name: list(values) for name, values in self._metrics["train"].items() if name.startswith("completions/")
+        }
         first_logs, first_metrics = self._pending_extra_logs, self._pending_metrics
         self._pending_extra_logs, self._pending_metrics = defaultdict(list), defaultdict(list)
         second = Generated._make(super()._generate([request.sampled_under for request in requests]))

@@ -49,11 +49,12 @@ def refuse_two_mentors(settings: MentorArguments) -> None:
 def answer_column(settings: MentorArguments, columns: Iterable[str] | None) -> str | None:
     """Column with the reference answer, or None if the data set has none.
 
-    `columns` is None for a stream whose columns are not known. Raises `ConfigError` if the chosen one is missing.
+    `columns` is None for a stream whose columns are not known: then it is looked up in each row. Raises `ConfigError`
+    if the chosen one is missing.
     """
     chosen = settings.mentor_answer_column
     if columns is None:
-        return chosen
+        return chosen or ANSWER_COLUMNS[0]
     names = list(columns)
     if chosen is not None and chosen not in names:
         raise ConfigError(f"mentor_answer_column is {chosen!r}, but the training data set has the columns {names}")
@@ -71,8 +72,8 @@ def warn_if_success_is_a_sum(reward_names: list[str], settings: MentorArguments)
     """Say so when several rewards are summed to decide success: a format reward would hide every collapse."""
     if len(reward_names) > 1 and not settings.mentor_success_rewards:
         logger.warning(
-            "A group counts as collapsed when the weighted sum of %s is at most %g in every completion. If one of them "
-            "rewards format, name the verifier in mentor_success_rewards, or collapse goes unseen.",
+            "A group counts as collapsed when the weighted sum of %s is at most %g in every completion. If one of "
+            "them rewards format, name the verifier in mentor_success_rewards, or collapse goes unseen.",
             reward_names,
             settings.mentor_success_threshold,
         )

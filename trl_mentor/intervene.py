@@ -26,7 +26,7 @@ class Member:
     """One row of a selected group, as it travels between ranks."""
 
     number: int
-    """Row number through the selected groups: member `number % group_size` of the `number // group_size`-th of them."""
+    """Row number through the selected groups: member `number % group_size` of group `number // group_size`."""
     prompt: Prompt
     columns: Mapping[str, Any]
     """The data set row, which reward functions receive."""
@@ -110,9 +110,7 @@ def intervene(
     started = time.monotonic()
     rerolled, tokens = _reroll(originals, lessons, exchange, regenerate)
     interventions = [
-        _record(
-            group, lesson, rows, step=step, strategy=strategy.name, rule=reader.rule, reward_names=reward_names
-        )
+        _record(group, lesson, rows, step=step, strategy=strategy.name, rule=reader.rule, reward_names=reward_names)
         for group, lesson, rows in zip(groups, lessons, rerolled, strict=True)
     ]
     merged = {

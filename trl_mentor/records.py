@@ -1,7 +1,8 @@
 """Records of one intervention, in the order in which they come to be. Standard library only.
 
-A *group* is the `num_generations` completions of one prompt. A *collapsed* group is one whose every scorable completion
-failed (section 3.1 of the paper). Everything here is frozen, picklable and, through `dataclasses.asdict`, plain JSON.
+A *group* is the `num_generations` completions of one prompt. A *collapsed* group is one whose every scorable
+completion failed (section 3.1 of the paper). Everything here is frozen and picklable, and becomes plain JSON in the
+journal.
 """
 
 from __future__ import annotations

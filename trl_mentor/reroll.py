@@ -40,7 +40,9 @@ def plan_reroll(groups: int, *, group_size: int, world_size: int) -> RerollPlan:
     return RerollPlan(rows=rows, real=real, per_rank=per_rank)
 
 
-def local_rows(group_indices: Sequence[int], *, group_size: int, rank: int, rows_per_rank: int) -> list[tuple[int, int]]:
+def local_rows(
+    group_indices: Sequence[int], *, group_size: int, rank: int, rows_per_rank: int
+) -> list[tuple[int, int]]:
     """Which rows of the given groups live on `rank`.
 
     Pairs of (local row, row number through the given groups), ascending. Groups may straddle ranks: the generation

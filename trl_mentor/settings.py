@@ -38,8 +38,8 @@ class MentorArguments:
     mentor_backend: str = field(
         default="openai",
         metadata={
-            "help": "Where the mentor runs: `openai` (any OpenAI-compatible endpoint) or `transformers` (a local model "
-            "in the main process)."
+            "help": "Where the mentor runs: `openai` (any OpenAI-compatible endpoint) or `transformers` (a local "
+            "model in the main process)."
         },
     )
     mentor_model: str | None = field(

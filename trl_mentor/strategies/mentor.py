@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from trl_mentor import rescue
 from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_template
+from trl_mentor.errors import ConfigError
 from trl_mentor.mentor import Mentor
-from trl_mentor.records import CollapsedGroup, GroupState, Guidance, Lesson, Row
+from trl_mentor.records import CollapsedGroup, GroupState, Guidance, HintOrigin, Lesson, Row
 
 
 class MentorStrategy:
@@ -37,5 +39,9 @@ class MentorStrategy:
     def _lesson(self, group: CollapsedGroup, guidance: Guidance) -> Lesson:
         if guidance.hint is None:
             return Lesson(prompt=None, guidance=guidance)
-        hinted = add_hint(group.prompt, guidance.hint, self.hint_template)
+        try:
+            hinted = add_hint(group.prompt, guidance.hint, self.hint_template)
+        except ConfigError as error:  # a prompt of the data set that cannot hold a hint costs its group, not the run
+            refused = replace(guidance, hint=None, origin=HintOrigin.FAILED, reason=str(error))
+            return Lesson(prompt=None, guidance=refused)
         return Lesson(prompt=hinted, hint=guidance.hint, guidance=guidance)
