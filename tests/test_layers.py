@@ -175,6 +175,11 @@ def test_every_module_imports_only_from_its_own_layer_or_below():
     assert not problems, "\n".join(problems)
 
 
+def test_the_map_names_no_module_that_is_gone():
+    there = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in files()}
+    assert set(LAYERS) == there
+
+
 def test_only_the_trainer_and_its_contract_touch_private_names_of_trl():
     names = trl_private_names()
     assert {"_generate", "_calculate_rewards", "_metrics"} <= names
