@@ -68,9 +68,12 @@ def test_a_hint_that_points_without_telling_passes(hint: str, answer: str | None
     [
         ("You should find 126 ways.", "126"),
         ("You should find 126 ways.", "126 ways"),
+        ("You should find 126 of them.", "126 ways"),
         ("You should find 126.", "$126$."),
         ("You should find 1,260 ways.", "1260"),
         ("You should find 1{,}260 ways.", "1260"),
+        ("You should find 1\\,260 ways.", "1260"),
+        ("You should find 12\u200b60 ways.", "1260"),
         ("You should find 1260 ways.", "1,260"),
         ("The chance comes out at 0.5 in the end.", "1/2"),
         ("The chance comes out at 1/2 in the end.", "0.5"),
@@ -85,6 +88,7 @@ def test_a_hint_that_points_without_telling_passes(hint: str, answer: str | None
         ("Aim for √13.", "$\\sqrt{13}$"),
         ("The capital is  PARIS.", "Paris"),
         ("Think of \\text{Paris}.", "Paris"),
+        ("想一想北京大学在哪里。", "北京大学"),
         ("You should find 126.", "Choose 4 of 9, which gives 3024 / 24.\n#### 126"),
         ("You should find 7/3.", "So we obtain \\boxed{\\frac{7}{3}}."),
         ("You should find 7/3.", "so f(1) = 2 and f(2) = \\frac{7}{3}."),
@@ -131,6 +135,8 @@ def test_a_short_answer_leaks_where_it_is_stated_as_the_result(hint: str, answer
         ("It is 12/5 of the rest.", "12"),
         ("It is one of the factors.", "1"),
         ("It is -2 there, not here.", "2"),
+        ("Look at 240 - 120 and at n - 120.", "-120"),
+        ("It is 3 at first, then more.", "3:1"),
         ("Let x be the unknown side.", "x"),
         ("Choose a point B on the line.", "B"),
         ("It is true for all small cases, so try induction.", "True"),
@@ -146,6 +152,7 @@ def test_a_number_of_the_question_may_be_repeated_but_not_announced_as_the_answe
     assert critique("Start from the 126 apples.", "126", question) == ""
     assert critique("Recall that f(0) = 126 here.", "126", question) == ""
     assert GIVES_ANSWER in critique("So n = 126.", "126", question)
+    assert GIVES_ANSWER in critique("Recall that f(1) = 126 here.", "126", question)
     assert GIVES_ANSWER in critique("Start from the 126 apples.", "126", "How many are left?")
 
 
@@ -208,6 +215,10 @@ def test_control_characters_and_chat_markup_are_refused(hint: str):
 def test_a_worked_solution_is_refused_by_its_shape(hint: str):
     assert critique(hint) == WORKED_OUT
     assert critique(hint, max_steps=4) == ""
+
+
+def test_bounds_of_sums_are_no_equations():
+    assert critique("Compare $\\sum_{i=1}^{n} i$, $\\sum_{j=1}^{n} j$ and $\\prod_{k=1}^{n} k$.", max_steps=1) == ""
 
 
 @pytest.mark.parametrize(
