@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import tiny
 import torch
+from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_mentor import Mentor, MentorGRPOTrainer, ScriptedBackend, read_journal
@@ -361,3 +362,73 @@ def test_image_columns_are_refused_by_name(tmp_path):
     data = tiny.dataset().add_column("images", [[] for _ in range(8)])
     with pytest.raises(NotImplementedError, match="images"):
         tiny.trainer(tmp_path, data=data)
+
+
+def test_sampling_log_probabilities_travel_with_their_rows(tmp_path):
+    class ReportsLogprobs(tiny.Recorder):
+        """Generation that reports log-probabilities, as vLLM does; here each is the negated token id."""
+
+        def _generate_single_turn(self, *args, **kwargs):
+            completion_ids, _ = super()._generate_single_turn(*args, **kwargs)
+            return completion_ids, [[-float(token) for token in ids] for ids in completion_ids]
+
+    trainer = tiny.trained(tmp_path, cls=ReportsLogprobs)
+    batch = trainer.batches[0]
+    assert trainer.mentor_totals.rescued == 2
+    assert torch.equal(-batch["sampling_per_token_logps"].long(), batch["completion_ids"] * batch["completion_mask"])
+
+
+def test_old_and_reference_log_probabilities_are_those_under_the_hinted_prompt(tmp_path):
+    tiny.model().save_pretrained(tmp_path / "model")  # TRL loads the reference model from where the policy came from
+    tiny.tokenizer().save_pretrained(tmp_path / "model")
+    trainer = tiny.Recorder(
+        str(tmp_path / "model"),
+        reward_funcs=tiny.HardRowsFail(),
+        args=tiny.config(tmp_path / "run", beta=0.1, num_iterations=2, gradient_accumulation_steps=1, max_steps=2),
+        train_dataset=tiny.dataset(),
+        mentor=tiny.mentor(),
+    )
+    trainer.train()
+    batch = trainer.batches[0]
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    with torch.no_grad():
+        logits = tiny.load(tmp_path / "model")(input_ids=ids, attention_mask=mask).logits
+    start = batch["prompt_ids"].shape[1]
+    expected = logits[:, start - 1 : -1].log_softmax(-1).gather(-1, batch["completion_ids"].unsqueeze(-1)).squeeze(-1)
+    seen = batch["completion_mask"].bool()
+    torch.testing.assert_close(batch["ref_per_token_logps"][seen], expected[seen], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("aggregation", ["sum_then_normalize", "normalize_then_sum"])
+def test_unscorable_rows_keep_loss_and_advantages_finite_whatever_the_aggregation(tmp_path, aggregation):
+    reward = tiny.HardRowsFail((1.0, None, 0.0, 0.0), easy=(None, 1.0, 0.0, 1.0))
+    trainer = tiny.trained(tmp_path, reward=reward, multi_objective_aggregation=aggregation)
+    assert trainer.mentor_totals.rescued == 2
+    assert torch.isfinite(trainer.batches[0]["advantages"]).all()
+    assert math.isfinite(trainer.state.log_history[0]["loss"])
+    assert trainer.batches[0]["advantages"][5] == 0
+
+
+def test_asynchronous_reward_functions_score_rerolls_too(tmp_path):
+    inner = tiny.HardRowsFail()
+
+    async def verifier(**kwargs):
+        return inner(**kwargs)
+
+    trainer = tiny.trained(tmp_path, reward=verifier)
+    assert trainer.mentor_totals.rescued == 2
+    assert [call["roll"] for call in inner.calls] == ["first", "second"]
+
+
+def test_a_stream_of_prompts_is_mentored_with_its_answers(tmp_path):
+    tiny.trained(tmp_path, data=tiny.dataset().to_iterable_dataset())
+    assert [item.group.answer for item in read_journal(tmp_path)] == ["answer-1", "answer-3"]
+
+
+def test_a_prompt_that_cannot_hold_a_hint_costs_its_group_and_not_the_run(tmp_path):
+    data = tiny.dataset(conversational=True).to_list()
+    data[1]["prompt"] = [{"role": "system", "content": "w1 w1"}]
+    trainer = tiny.trained(tmp_path, data=Dataset.from_list(data))
+    assert (trainer.mentor_totals.rescued, trainer.mentor_totals.skipped) == (1, 1)
+    assert "no user turn" in read_journal(tmp_path)[0].guidance.reason

@@ -63,6 +63,10 @@ def model(seed: int = 0) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
+def load(path: Path) -> LlamaForCausalLM:
+    return LlamaForCausalLM.from_pretrained(path)
+
+
 def odd(i: int) -> bool:
     return i % 2 == 1
 
