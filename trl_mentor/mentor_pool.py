@@ -113,5 +113,6 @@ def describe(outcome: object) -> str:
     """Type and message of an error in one bounded line, with what looks like a credential taken out."""
     if not isinstance(outcome, Exception):
         return f"the backend returned {type(outcome).__name__} where a Reply was expected"
-    text = f"{type(outcome).__name__}: {str(outcome)[: 10 * _MAX_ERROR_CHARS]}"
+    message = outcome_of(lambda: str(outcome)[: 10 * _MAX_ERROR_CHARS])
+    text = f"{type(outcome).__name__}: {message if isinstance(message, str) else 'no readable message'}"
     return _CREDENTIAL.sub("[removed]", " ".join(clean_text(text).split()))[:_MAX_ERROR_CHARS]
