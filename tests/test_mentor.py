@@ -249,13 +249,13 @@ def test_without_a_judge_the_rules_still_refuse_and_the_first_clean_text_is_take
 # Failures of the backend.
 
 
-class Unprintable(Exception):
+class UnprintableError(Exception):
     def __str__(self):
-        raise Unprintable
+        raise UnprintableError
 
 
 @pytest.mark.parametrize(
-    "error", [BackendError("503"), Unprintable(), ValueError("odd"), RecursionError(), UnicodeError("x")]
+    "error", [BackendError("503"), UnprintableError(), ValueError("odd"), RecursionError(), UnicodeError("x")]
 )
 @pytest.mark.parametrize("role", [Role.ATTRIBUTION, Role.GENERATION, Role.JUDGMENT])
 def test_a_backend_that_fails_in_every_attempt_gives_no_hint(error, role):
