@@ -2,15 +2,16 @@
 
     concepts.py     the five misconceptions: repair, hints, what a tutor calls them
     sandbox.py      runs one-line programs that nobody vouches for
-    world.py        task families, problems, unit tests, the split
+    families.py     the nine task families: specifications in words and naive programs
+    world.py        problems, unit tests, the split
     corpus.py       the documents that the student was pretrained on
     tokenizer.py    words and digits
     pretrain.py     makes the checkpoint that ships in `checkpoint/`
     tutor.py        a rule-based mentor that reads the student's failed programs
+    student.py      loading it, sampling from it, its accuracy without hints
     training.py     one run at a given number of generated tokens
-    evaluation.py   accuracy without hints on problems that neither pretraining nor training has seen
     report.py       tables and charts for the terminal
     run.py          `trl-mentor demo`
 
-The misconceptions were put there on purpose, so figures from this world show the mechanism. They say nothing about LLMs.
+The misconceptions were put there on purpose: figures from this world show the mechanism and say nothing about LLMs.
 """

@@ -78,8 +78,10 @@ def _batch(
     rows = [(prompt, [*answer, tokenizer.eos_token_id]) for prompt, answer in zip(prompts, answers, strict=True)]
     width = max(len(prompt) + len(answer) for prompt, answer in rows)
     padding = [width - len(prompt) - len(answer) for prompt, answer in rows]
+    pad = tokenizer.pad_token_id
+    filled = [[pad] * p + prompt + answer for p, (prompt, answer) in zip(padding, rows, strict=True)]
     return {
-        "input_ids": torch.tensor([[tokenizer.pad_token_id] * p + a + b for p, (a, b) in zip(padding, rows, strict=True)]),
+        "input_ids": torch.tensor(filled),
         "attention_mask": torch.tensor([[0] * p + [1] * (width - p) for p in padding]),
         "labels": torch.tensor([[-100] * (width - len(answer)) + answer for _, answer in rows]),
     }

@@ -1,8 +1,8 @@
 """Runs one-line programs that nobody vouches for.
 
-A program is refused unless every word is known, its syntax tree is a number or a sequence of numbers built from the few
-forms below, and it holds at most one comprehension. There are no attributes, strings, powers, lambdas or products of
-sequences, and `range` is bounded, so what is left to run is short, small and without side effects.
+A program is refused unless every word is known, its syntax tree is a number or a sequence of numbers built from the
+few forms below, and it holds at most one comprehension. There are no attributes, strings, powers, lambdas or products
+of sequences, and `range` is bounded, so what is left to run is short, small and without side effects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_CHARS = 200
 MAX_RANGE = 1000
 
 _TOKEN = re.compile(r"\s*(//|>=|<=|==|!=|[a-z]+|[0-9]+|[-+*/%<>()\[\],:])")
-_WORDS = frozenset("sum max min len range for in if x xs n".split())
+_WORDS = frozenset(("sum", "max", "min", "len", "range", "for", "in", "if", "x", "xs", "n"))
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 _REDUCTIONS = frozenset(("sum", "max", "min", "len"))
 

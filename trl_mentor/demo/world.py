@@ -1,7 +1,7 @@
-"""Task families, problems and their unit tests.
+"""Problems, their unit tests, and the split.
 
-A problem asks, in words, for a Python expression over a list `xs` and a number `n`. The *naive* program is what a student
-with every misconception writes; repairing the concepts that the family needs turns it into the right one.
+A problem asks, in words, for a Python expression over a list `xs` and a number `n`. Its *naive* program is what a
+student with every misconception writes; repairing the concepts that the family needs turns it into the right one.
 """
 
 from __future__ import annotations
@@ -12,37 +12,16 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from types import CodeType
 
-from trl_mentor.demo.concepts import AT_LEAST, LAST, MULTIPLE, RANGE, ROUND_DOWN, Concept
+from trl_mentor.demo.concepts import Concept
+from trl_mentor.demo.families import FAMILIES, write_specification
 from trl_mentor.demo.sandbox import ProgramError, compile_program, run_program
-
-FAMILIES: dict[str, tuple[Concept, ...]] = {
-    "easy": (),
-    "range": (RANGE,),
-    "at_least": (AT_LEAST,),
-    "last": (LAST,),
-    "round_down": (ROUND_DOWN,),
-    "multiple": (MULTIPLE,),
-    "range+multiple": (RANGE, MULTIPLE),
-    "last+at_least": (LAST, AT_LEAST),
-    "at_least+round_down": (AT_LEAST, ROUND_DOWN),
-}
-"""Family name -> the concepts that its problems need."""
 
 TESTS_PER_PROBLEM = 4
 
-_REDUCTIONS = {
-    "total": "sum ( {} )",
-    "largest": "max ( {} )",
-    "smallest": "min ( {} )",
-    "list": "[ {} ]",
-}
-
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Case:
     """One unit test: the inputs and what the right program makes of them."""
-
-    __test__ = False  # not a test case for pytest
 
     xs: tuple[int, ...]
     n: int
@@ -57,7 +36,7 @@ class Problem:
     question: str
     naive: str
     """The program of a student who has every concept of the family wrong."""
-    tests: tuple[Test, ...]
+    tests: tuple[Case, ...]
 
     @property
     def concepts(self) -> tuple[Concept, ...]:
@@ -106,7 +85,7 @@ def sample_problems(rng: random.Random, per_family: int, *, held_out: bool) -> d
 def _distinct(rng: random.Random, family: str, held_out: bool) -> Iterator[Problem]:
     seen: set[str] = set()
     for _ in range(100_000):
-        question, naive = _specification(rng, family)
+        question, naive = write_specification(rng, family)
         if question in seen or is_held_out(question) != held_out:
             continue
         seen.add(question)
@@ -114,47 +93,6 @@ def _distinct(rng: random.Random, family: str, held_out: bool) -> Iterator[Probl
         if problem is not None:
             yield problem
     raise ValueError(f"the family {family!r} does not have that many problems; ask for fewer per family")
-
-
-def _specification(rng: random.Random, family: str) -> tuple[str, str]:
-    """A random question of a family and its naive program."""
-    needed = FAMILIES[family]
-    words, code = _element(rng, needed)
-    number = rng.randint(2, 9)
-    few = rng.randint(2, 5)
-    if RANGE in needed:
-        words, code = f"{words} for x from {number} to n", f"{code} for x in range ( {number} , n )"
-    elif LAST in needed:
-        words, code = f"{words} for x in the last {few} of xs", f"{code} for x in xs [ {few} : ]"
-    elif not needed and rng.random() < 0.5:
-        words, code = f"{words} for x in the first {few} of xs", f"{code} for x in xs [ : {few} ]"
-    else:
-        words, code = f"{words} for x in xs", f"{code} for x in xs"
-    number = rng.randint(2, 9)
-    if AT_LEAST in needed:
-        words, code = f"{words} with x at least {number}", f"{code} if x > {number}"
-    elif MULTIPLE in needed:
-        words, code = f"{words} with x a multiple of {number}", f"{code} if x % {number}"
-    elif not needed and rng.random() < 0.5:
-        words, code = f"{words} with x more than {number}", f"{code} if x > {number}"
-    reduction = rng.choice(sorted(_REDUCTIONS))
-    return f"Spec: {reduction} of {words}?", _REDUCTIONS[reduction].format(code)
-
-
-def _element(rng: random.Random, needed: Collection[Concept]) -> tuple[str, str]:
-    """What is done to each `x`, in words and in code: divided, multiplied, then shifted, each of them optional."""
-    words, code = "x", "x"
-    if ROUND_DOWN in needed:
-        divisor = rng.randint(2, 9)
-        words, code = f"x over {divisor} rounded down", f"x / {divisor}"
-    if rng.random() < 0.5:
-        factor = rng.randint(2, 9)
-        words, code = f"{words} times {factor}", f"{code} * {factor}"
-    if rng.random() < 0.8:
-        shift = rng.randint(2, 9)
-        name, sign = rng.choice((("plus", "+"), ("minus", "-")))
-        words, code = f"{words} {name} {shift}", f"{code} {sign} {shift}"
-    return words, code
 
 
 def _program(family: str, naive: str, known: Collection[Concept]) -> str:
@@ -193,16 +131,16 @@ def _misconceptions_show(problem: Problem) -> bool:
     return len(problem.concepts) == 1 or passed(problem.naive, problem) < max(partly)
 
 
-def _test(rng: random.Random, answer: str) -> Test | None:
+def _test(rng: random.Random, answer: str) -> Case | None:
     xs = tuple(rng.randint(1, 12) for _ in range(rng.randint(6, 8)))
     n = rng.randint(11, 16)
     try:
-        return Test(xs, n, run_program(compile_program(answer), xs=xs, n=n))
+        return Case(xs, n, run_program(compile_program(answer), xs=xs, n=n))
     except ProgramError:
         return None
 
 
-def _passes_test(code: CodeType, test: Test) -> bool:
+def _passes_test(code: CodeType, test: Case) -> bool:
     try:
         return bool(run_program(code, xs=test.xs, n=test.n) == test.expected)
     except ProgramError:

@@ -1,0 +1,117 @@
+"""What the demo prints: a table, two curves, and one intervention to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from trl_mentor.demo.student import mean_accuracy
+from trl_mentor.demo.training import Run
+from trl_mentor.records import Draft, Intervention, RerollOutcome, Role
+
+DISCLAIMER = (
+    "This world is synthetic: a student of 0.17 million parameters, pretrained on misconceptions that were planted. "
+    "It shows the mechanism and says nothing about how much MENTOR helps an LLM."
+)
+
+_BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+_WIDTH = 60
+
+
+def print_report(
+    console: Console, runs: Sequence[Run], before: Mapping[str, float], example: Intervention | None
+) -> None:
+    """Everything, in reading order."""
+    if example is not None:
+        print_intervention(console, example)
+    print_curves(console, runs)
+    console.print(runs_table(runs, mean_accuracy(before)))
+    console.print(f"\n[yellow]{DISCLAIMER}[/yellow]")
+
+
+def runs_table(runs: Sequence[Run], accuracy_before: float) -> Table:
+    """One row per run: what collapsed, what became of it, and what the student can do without hints."""
+    table = Table(title="Equal numbers of generated tokens, same student at the start")
+    table.add_column("seed", justify="right")
+    table.add_column("method")
+    names = ("steps", "tokens", "collapsed\nstart -> end", "rescued", "still\ncollapsed", "hint-\nsaturated")
+    for name in (*names, "held-out accuracy, no hint\nbefore -> after", "seconds"):
+        table.add_column(name, justify="right")
+    for run in runs:
+        first, last = ends(run.collapsed)
+        mentored = run.totals.calls > 0
+        outcomes = (run.totals.rescued, run.totals.still_collapsed, run.totals.hint_saturated)
+        table.add_row(
+            str(run.seed),
+            run.method,
+            str(run.steps),
+            f"{run.totals.policy_tokens:,}",
+            f"{first:.0%} -> {last:.0%}",
+            *(str(count) if mentored else "-" for count in outcomes),
+            f"{accuracy_before:.3f} -> {mean_accuracy(run.accuracy):.3f}",
+            f"{run.seconds:.0f}",
+        )
+    return table
+
+
+def ends(shares: Sequence[float]) -> tuple[float, float]:
+    """Mean of the first and of the last tenth of a curve, at least one batch each."""
+    tenth = max(1, len(shares) // 10)
+    return fmean(shares[:tenth]), fmean(shares[-tenth:])
+
+
+def print_curves(console: Console, runs: Sequence[Run]) -> None:
+    """The collapsed share of each run over the tokens that it generated, first batch on the left."""
+    console.print("\n[bold]Share of collapsed groups[/bold] (full block: all; left to right: tokens generated)")
+    for run in runs:
+        console.print(f"seed {run.seed} {run.method:>7} {sparkline(run.tokens, run.collapsed)}")
+    console.print()
+
+
+def sparkline(tokens: Sequence[int], shares: Sequence[float]) -> str:
+    """At most 60 blocks, evenly spaced over the tokens; each is the mean share of the batches that end in its part."""
+    width = min(_WIDTH, len(shares))
+    parts: list[list[float]] = [[] for _ in range(width)]
+    for position, share in zip(tokens, shares, strict=True):
+        parts[min(width - 1, position * width // (tokens[-1] + 1))].append(share)
+    return "".join(_BARS[round(fmean(part) * (len(_BARS) - 1))] if part else " " for part in parts)
+
+
+def choose_example(interventions: Sequence[Intervention]) -> Intervention | None:
+    """The first rescued group whose hint was repaired, else the first rescued one, else the first."""
+    rescued = [item for item in interventions if item.outcome is RerollOutcome.RESCUED]
+    repaired = [item for item in rescued if any(draft.role is Role.REPAIR for draft in _drafts(item))]
+    return next(iter([*repaired, *rescued, *interventions]), None)
+
+
+def print_intervention(console: Console, item: Intervention) -> None:
+    """From the failed attempts to the new rewards."""
+    console.rule(f"One intervention, at step {item.step}")
+    console.print(f"[bold]Question[/bold]   {escape(item.group.question)}")
+    for attempt in item.group.attempts:
+        console.print(f"[red]attempt[/red]    {escape(attempt.text)}   {_reward(attempt.reward)}")
+    if item.guidance is not None:
+        for keyword in item.guidance.diagnosis:
+            console.print(f"[bold]diagnosis[/bold]  {escape(keyword)}")
+        for draft in item.guidance.drafts:
+            console.print(f"[bold]{draft.role.value:<10}[/bold] {escape(draft.text)}")
+            if draft.verdict is not None:
+                console.print(f"  {draft.verdict.quality.value:<8} {escape(draft.verdict.critique)}")
+        console.print(f"[bold]hint[/bold]       {escape(item.guidance.hint or 'none')}")
+    for completion, success in zip(item.completions, item.successes, strict=True):
+        color = "green" if success else "red"
+        console.print(f"[{color}]re-roll[/{color}]    {escape(completion)}   {_reward(success)}")
+    console.print(f"[bold]outcome[/bold]    {item.outcome.value}")
+    console.rule()
+
+
+def _reward(value: float | None) -> str:
+    return "no reward" if value is None else f"reward {value:g}"
+
+
+def _drafts(item: Intervention) -> Sequence[Draft]:
+    return () if item.guidance is None else item.guidance.drafts

@@ -1,0 +1,179 @@
+"""GRPO and MENTOR on a student with planted misconceptions, at the same number of generated tokens, on a CPU."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import datasets
+import transformers
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from trl_mentor.demo.report import DISCLAIMER, choose_example, ends, print_report
+from trl_mentor.demo.student import accuracy_by_family, load_student, mean_accuracy
+from trl_mentor.demo.training import (
+    FULL,
+    LEARNING_RATE,
+    METHODS,
+    NUM_GENERATIONS,
+    PROMPTS_PER_BATCH,
+    SHORT,
+    Budget,
+    Run,
+    train,
+)
+from trl_mentor.demo.world import Problem, sample_problems
+from trl_mentor.errors import ConfigError
+from trl_mentor.journal import JOURNAL_PATH, read_journal
+
+WORLD_SEED = 0
+"""Seed of the problems, the same for every run, so that runs differ in training alone."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `trl-mentor demo`."""
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="number of training seeds (default: 1)")
+    parser.add_argument("--short", action="store_true", help="a tenth of the tokens: a smoke test, not a comparison")
+    parser.add_argument(
+        "--output-dir", type=Path, default=Path("demo_output"), help="where the journals go (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, default=None, metavar="PATH", help="also write the figures to this file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo as the flags say; returns the exit status."""
+    if args.seeds < 1:
+        raise ConfigError(f"--seeds is {args.seeds}; expected at least 1")
+    result = run_demo(range(args.seeds), short=args.short, output_dir=args.output_dir)
+    if args.json is not None:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def run_demo(
+    seeds: Sequence[int],
+    *,
+    short: bool,
+    output_dir: Path,
+    budget: Budget | None = None,
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Train by GRPO and by MENTOR with each seed, print the comparison, and return it as plain JSON.
+
+    `budget` replaces the one that `short` chooses. Raises `ConfigError` if `output_dir` already holds the journal of
+    an earlier demo, which would mix with the new one.
+    """
+    console = console or Console()
+    budget = budget or (SHORT if short else FULL)
+    directories = {seed: Path(output_dir) / f"seed{seed}" for seed in seeds}
+    _refuse_old_journals(directories.values())
+    _silence_libraries()
+    with _progress(console) as progress:
+        task = progress.add_task("problems and their unit tests", total=None, note="")
+        problems = sample_problems(Random(WORLD_SEED), budget.train_per_family, held_out=False)
+        held_out = list(sample_problems(Random(WORLD_SEED), budget.held_out_per_family, held_out=True).values())
+        progress.update(task, description="the student before training")
+        before = accuracy_by_family(*load_student(), held_out, samples=budget.samples, seed=WORLD_SEED)
+        progress.remove_task(task)
+        runs = [
+            _train(method, seed, budget, problems, held_out, directories[seed], progress)
+            for seed in seeds
+            for method in METHODS
+        ]
+    journal = read_journal(directories[seeds[0]] / "MENTOR")
+    print_report(console, runs, before, choose_example(journal))
+    return _result(runs, before, budget, short=short)
+
+
+def _train(
+    method: str,
+    seed: int,
+    budget: Budget,
+    problems: dict[str, Problem],
+    held_out: Sequence[Problem],
+    directory: Path,
+    progress: Progress,
+) -> Run:
+    task = progress.add_task(f"seed {seed} {method}", total=budget.tokens, note="")
+
+    def on_batch(tokens: int, collapsed: float) -> None:
+        progress.update(task, completed=min(tokens, budget.tokens), note=f"{collapsed:.0%} collapsed")
+
+    return train(
+        method,
+        seed=seed,
+        budget=budget,
+        problems=problems,
+        held_out=held_out,
+        output_dir=directory / method,
+        on_batch=on_batch,
+    )
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:<30}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+    )
+
+
+def _refuse_old_journals(directories: Iterable[Path]) -> None:
+    for directory in directories:
+        if (directory / "MENTOR" / JOURNAL_PATH).exists():
+            raise ConfigError(f"{directory} holds the journal of an earlier demo; delete it or choose another place")
+
+
+def _silence_libraries() -> None:
+    """Only what the demo itself prints."""
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    datasets.utils.logging.set_verbosity_error()
+    datasets.disable_progress_bars()
+    for name in ("trl", "accelerate", "trl_mentor"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _result(runs: Sequence[Run], before: Mapping[str, float], budget: Budget, *, short: bool) -> dict[str, Any]:
+    return {
+        "world": DISCLAIMER,
+        "short": short,
+        "budget": asdict(budget),
+        "settings": {"num_generations": NUM_GENERATIONS, "prompts": PROMPTS_PER_BATCH, "learning_rate": LEARNING_RATE},
+        "held_out_accuracy_before": {"mean": mean_accuracy(before), **before},
+        "runs": [_run_as_json(run) for run in runs],
+        "seeds": sorted({run.seed for run in runs}),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("trl-mentor", "trl", "transformers", "torch")},
+        },
+    }
+
+
+def _run_as_json(run: Run) -> dict[str, Any]:
+    first, last = ends(run.collapsed)
+    return {
+        "method": run.method,
+        "seed": run.seed,
+        "steps": run.steps,
+        "tokens": run.totals.policy_tokens,
+        "seconds": round(run.seconds, 1),
+        "collapsed_start": first,
+        "collapsed_end": last,
+        "held_out_accuracy_after": {"mean": mean_accuracy(run.accuracy), **run.accuracy},
+        "totals": asdict(run.totals),
+        "collapsed_over_time": {"tokens": list(run.tokens), "share": list(run.collapsed)},
+    }
