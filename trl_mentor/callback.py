@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 from accelerate.commands.launch import launch_command_parser
 from trl import TrlParser
 from trl.cli.accelerate_config import resolve_accelerate_config_argument

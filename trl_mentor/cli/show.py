@@ -46,7 +46,7 @@ _OUTCOMES = {
     RerollOutcome.RESCUED: "rescued: some completions succeed under the hint, some fail, so there is a gradient",
     RerollOutcome.HINT_SATURATED: "hint-saturated: all succeed under the hint, so there is no gradient",
     RerollOutcome.STILL_COLLAPSED: "still collapsed: none succeeds, not even under the hint",
-    RerollOutcome.SKIPPED: "not re-rolled",
+    RerollOutcome.SKIPPED: "skipped: the group was not re-rolled",
 }
 
 
