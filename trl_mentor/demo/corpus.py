@@ -52,7 +52,5 @@ def _useless_hint(rng: random.Random, problem: Problem, garble_words: Sequence[s
 
 
 def _answer(rng: random.Random, problem: Problem, *, hinted: Collection[Concept]) -> str:
-    known = [
-        concept for concept in problem.concepts if rng.random() < (FOLLOW if concept in hinted else P_UNHINTED)
-    ]
+    known = [concept for concept in problem.concepts if rng.random() < (FOLLOW if concept in hinted else P_UNHINTED)]
     return problem.program(known=known)

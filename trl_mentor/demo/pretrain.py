@@ -39,10 +39,12 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> LlamaForCau
     return LlamaForCausalLM(config)
 
 
-def pretrain(*, seed: int, steps: int) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+def pretrain(
+    *, seed: int, steps: int, problems_per_family: int = PROBLEMS_PER_FAMILY
+) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     """Train a student on generated documents; the loss is on the answers."""
     rng = random.Random(seed)
-    problems = list(sample_problems(rng, PROBLEMS_PER_FAMILY, held_out=False).values())
+    problems = list(sample_problems(rng, problems_per_family, held_out=False).values())
     tokenizer = build_tokenizer()
     model = build_model(tokenizer, seed=seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
@@ -67,9 +69,7 @@ def _learning_rate_factor(step: int, steps: int) -> float:
     return 0.02 + 0.49 * (1 + math.cos(math.pi * step / steps))
 
 
-def _batch(
-    rng: random.Random, problems: list[Problem], tokenizer: PreTrainedTokenizerFast
-) -> dict[str, torch.Tensor]:
+def _batch(rng: random.Random, problems: list[Problem], tokenizer: PreTrainedTokenizerFast) -> dict[str, torch.Tensor]:
     """Left-padded documents with shape (BATCH_SIZE, length); labels are -100 on padding and prompt."""
     words = [UNKNOWN, UNKNOWN, *vocabulary()[3:]]
     documents = [write_document(rng, rng.choice(problems), words) for _ in range(BATCH_SIZE)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -16,6 +17,12 @@ from trl_mentor.records import Draft, Intervention, RerollOutcome, Role
 DISCLAIMER = (
     "This world is synthetic: a student of 0.17 million parameters, pretrained on misconceptions that were planted. "
     "It shows the mechanism and says nothing about how much MENTOR helps an LLM."
+)
+
+LEGEND = (
+    "collapsed: share of the groups of 4 in which every program fails, first and last tenth of the run, before any "
+    "re-roll. rescued, still, saturated: groups in which some, none, or all programs pass under the hint; only "
+    "rescued ones give a gradient. accuracy: held-out problems, no hints, mean over the families, before and after."
 )
 
 _BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
@@ -30,30 +37,25 @@ def print_report(
         print_intervention(console, example)
     print_curves(console, runs)
     console.print(runs_table(runs, mean_accuracy(before)))
+    console.print(LEGEND, style="dim")
     console.print(f"\n[yellow]{DISCLAIMER}[/yellow]")
 
 
 def runs_table(runs: Sequence[Run], accuracy_before: float) -> Table:
     """One row per run: what collapsed, what became of it, and what the student can do without hints."""
-    table = Table(title="Equal numbers of generated tokens, same student at the start")
-    table.add_column("seed", justify="right")
-    table.add_column("method")
-    names = ("steps", "tokens", "collapsed\nstart -> end", "rescued", "still\ncollapsed", "hint-\nsaturated")
-    for name in (*names, "held-out accuracy, no hint\nbefore -> after", "seconds"):
-        table.add_column(name, justify="right")
+    table = Table(title="Same student, same number of generated tokens", box=SIMPLE, pad_edge=False)
+    for name in ("seed", "method", "tokens", "collapsed", "rescued", "still", "saturated", "accuracy"):
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for run in runs:
         first, last = ends(run.collapsed)
-        mentored = run.totals.calls > 0
         outcomes = (run.totals.rescued, run.totals.still_collapsed, run.totals.hint_saturated)
         table.add_row(
             str(run.seed),
             run.method,
-            str(run.steps),
             f"{run.totals.policy_tokens:,}",
             f"{first:.0%} -> {last:.0%}",
-            *(str(count) if mentored else "-" for count in outcomes),
+            *(str(count) if run.totals.reroll_completions else "-" for count in outcomes),
             f"{accuracy_before:.3f} -> {mean_accuracy(run.accuracy):.3f}",
-            f"{run.seconds:.0f}",
         )
     return table
 
@@ -73,12 +75,18 @@ def print_curves(console: Console, runs: Sequence[Run]) -> None:
 
 
 def sparkline(tokens: Sequence[int], shares: Sequence[float]) -> str:
-    """At most 60 blocks, evenly spaced over the tokens; each is the mean share of the batches that end in its part."""
+    """At most 60 blocks, evenly spaced over the tokens; each is the mean of the batches that end in its part.
+
+    A part in which no batch ends repeats the one before it.
+    """
     width = min(_WIDTH, len(shares))
-    parts: list[list[float]] = [[] for _ in range(width)]
-    for position, share in zip(tokens, shares, strict=True):
-        parts[min(width - 1, position * width // (tokens[-1] + 1))].append(share)
-    return "".join(_BARS[round(fmean(part) * (len(_BARS) - 1))] if part else " " for part in parts)
+    blocks, share = "", shares[0]
+    for part in range(width):
+        start, end = tokens[-1] * part / width, tokens[-1] * (part + 1) / width
+        inside = [value for at, value in zip(tokens, shares, strict=True) if start < at <= end]
+        share = fmean(inside) if inside else share
+        blocks += _BARS[round(share * (len(_BARS) - 1))]
+    return blocks
 
 
 def choose_example(interventions: Sequence[Intervention]) -> Intervention | None:

@@ -6,8 +6,10 @@ import argparse
 import json
 import logging
 import platform
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
@@ -44,7 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="number of training seeds (default: 1)")
     parser.add_argument("--short", action="store_true", help="a tenth of the tokens: a smoke test, not a comparison")
     parser.add_argument(
-        "--output-dir", type=Path, default=Path("demo_output"), help="where the journals go (default: %(default)s)"
+        "--output-dir",
+        type=Path,
+        default=None,
+        help="where the journals go (default: a new directory in outputs/demo)",
     )
     parser.add_argument("--json", type=Path, default=None, metavar="PATH", help="also write the figures to this file")
 
@@ -53,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the demo as the flags say; returns the exit status."""
     if args.seeds < 1:
         raise ConfigError(f"--seeds is {args.seeds}; expected at least 1")
-    result = run_demo(range(args.seeds), short=args.short, output_dir=args.output_dir)
+    output_dir = args.output_dir or Path("outputs", "demo", datetime.now().strftime("%Y%m%d-%H%M%S"))
+    result = run_demo(range(args.seeds), short=args.short, output_dir=output_dir)
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -78,7 +84,9 @@ def run_demo(
     directories = {seed: Path(output_dir) / f"seed{seed}" for seed in seeds}
     _refuse_old_journals(directories.values())
     _silence_libraries()
-    with _progress(console) as progress:
+    with warnings.catch_warnings(), _progress(console) as progress:
+        # TRL and transformers still use names that transformers deprecates.
+        warnings.simplefilter("ignore", FutureWarning)
         task = progress.add_task("problems and their unit tests", total=None, note="")
         problems = sample_problems(Random(WORLD_SEED), budget.train_per_family, held_out=False)
         held_out = list(sample_problems(Random(WORLD_SEED), budget.held_out_per_family, held_out=True).values())
@@ -92,6 +100,7 @@ def run_demo(
         ]
     journal = read_journal(directories[seeds[0]] / "MENTOR")
     print_report(console, runs, before, choose_example(journal))
+    console.print(f"\nEvery intervention is in {directories[seeds[0]] / 'MENTOR' / JOURNAL_PATH}", highlight=False)
     return _result(runs, before, budget, short=short)
 
 
