@@ -34,6 +34,8 @@ LAYERS = {
     "backends": 2,
     "templating": 2,
     "agents": 3,
+    "factory": 4,
+    "factory": 4,
     "mentor": 4,
     "mentor_pool": 4,
     "strategies": 4,

@@ -13,11 +13,12 @@ from trl import GRPOTrainer
 
 from trl_mentor.callback import MentorCallback
 from trl_mentor.collapse import SuccessRule, group_states
-from trl_mentor.config import build_strategy, check_deadline, mentor_arguments
+from trl_mentor.config import check_deadline, mentor_arguments
 from trl_mentor.contract import Generated, check_contract
 from trl_mentor.counters import Counters, batch_metrics, count_states
 from trl_mentor.errors import ConfigError
 from trl_mentor.exchange import Exchange
+from trl_mentor.factory import build_strategy
 from trl_mentor.guards import (
     answer_column,
     refuse_images,
@@ -80,7 +81,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             success_rewards=settings.mentor_success_rewards or (),
             threshold=settings.mentor_success_threshold,
         )
-        self.strategy = strategy if strategy is not None else build_strategy(settings, mentor)
+        is_main = self.accelerator.is_main_process
+        self.strategy = strategy if strategy is not None else build_strategy(settings, mentor, is_main=is_main)
         if isinstance(self.strategy, MentorStrategy):
             check_deadline(self.strategy.mentor.deadline, self.args.ddp_timeout)
         self.mentor_totals = Counters()
