@@ -35,12 +35,12 @@ REWARDS: dict[str, Callable[[], Any]] = {
 
 
 def main() -> int:
-    """Parse, train, save; a wrong setting is one line on stderr of the main process and exit code 2."""
+    """Parse, train, save; a wrong setting is one line on stderr and exit code 2."""
     try:
         train(*parse(sys.argv[1:]))
     except ConfigError as error:
-        if os.environ.get("RANK", "0") == "0":
-            print(f"trl-mentor grpo: error: {error}", file=sys.stderr)
+        # On every rank: the first one to exit has the launcher stop the others, perhaps before they say why.
+        print(f"trl-mentor grpo: error: {error}", file=sys.stderr)
         return 2
     return 0
 
