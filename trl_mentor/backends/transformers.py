@@ -94,7 +94,11 @@ class TransformersBackend:
         clock = _Deadline(deadline)
         sampling = [_OwnSampling(self.temperature, self._generator)] if self.temperature > 0 else []
         output = self.model.generate(
-            **inputs, generation_config=config, logits_processor=sampling, stopping_criteria=[clock]
+            inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            generation_config=config,
+            logits_processor=sampling,
+            stopping_criteria=[clock],
         )
         new_ids = output[0, prompt_tokens:].tolist()
         finished = bool(new_ids) and new_ids[-1] in ends
