@@ -47,13 +47,20 @@ def state_file(checkpoint):
     return json.loads((checkpoint / "trainer_state.json").read_text())
 
 
-def test_a_resumed_run_goes_on_counting_where_its_checkpoint_stood(tmp_path):
+@pytest.mark.parametrize("restore", [False, True])
+def test_a_resumed_run_goes_on_counting_where_its_checkpoint_stood(tmp_path, restore):
     whole = tiny.trained(tmp_path / "whole", max_steps=4, save_strategy="steps", save_steps=2)
     assert whole.mentor_totals.collapsed == 8
     saved = state_file(tmp_path / "whole" / "checkpoint-2")["stateful_callbacks"]["MentorCallback"]
     assert (saved["attributes"]["totals"]["batches"], saved["attributes"]["totals"]["collapsed"]) == (2, 4)
 
-    resumed = tiny.trainer(tmp_path / "whole", max_steps=4, save_strategy="steps", save_steps=2)
+    resumed = tiny.trainer(
+        tmp_path / "whole",
+        max_steps=4,
+        save_strategy="steps",
+        save_steps=2,
+        restore_callback_states_from_checkpoint=restore,
+    )
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
     timeless = {"mentor_seconds": 0.0, "reroll_seconds": 0.0, "policy_tokens": 0, "reroll_tokens": 0}
     assert replace(resumed.mentor_totals, **timeless) == replace(whole.mentor_totals, **timeless)

@@ -18,6 +18,9 @@ from trl_mentor.settings import MentorArguments
         ("mentor_temperature", -0.1),
         ("mentor_max_concurrency", 0),
         ("mentor_attempt_budget", 0),
+        ("mentor_max_retry", [1]),
+        ("mentor_call_timeout", True),
+        ("mentor_temperature", "hot"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_name_and_value(name, value):

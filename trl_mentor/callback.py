@@ -91,8 +91,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         if self._trainer is None:
             raise ConfigError(
                 "MentorCallback belongs to no MentorGRPOTrainer, which binds the ones in callbacks=[...] when it is "
-                "made and adds one by itself: do not give it to another trainer, do not add it later, and leave "
-                "restore_callback_states_from_checkpoint=False (the totals are restored without it)"
+                "made and adds one by itself: do not give it to another trainer, and do not add it later"
             )
         return self._trainer
 

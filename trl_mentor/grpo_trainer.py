@@ -27,7 +27,7 @@ from trl_mentor.guards import (
     warn_if_success_is_a_sum,
 )
 from trl_mentor.intervene import GroupReader, Member, Request, intervene
-from trl_mentor.journal import Journal
+from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Row
 from trl_mentor.reroll import local_rows
@@ -224,7 +224,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def _open_journal(self) -> Journal | None:
         if self.strategy.name == "none" or not self.accelerator.is_main_process:
             return None
-        return Journal(Path(self.args.output_dir) / "mentor" / "journal.jsonl")
+        return Journal(Path(self.args.output_dir) / JOURNAL_PATH)
+
+    def _load_callback_state(self) -> None:
+        super()._load_callback_state()  # with restore_callback_states_from_checkpoint it makes new callbacks
+        self._bind_callback()
 
     def _bind_callback(self) -> None:
         callbacks = [item for item in self.callback_handler.callbacks if isinstance(item, MentorCallback)]

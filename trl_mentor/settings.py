@@ -115,7 +115,7 @@ class MentorArguments:
             self._check_positive(name)
         for name in ("mentor_call_timeout", "mentor_deadline", "mentor_attempt_budget"):
             self._check_positive(name)
-        if not (math.isfinite(self.mentor_temperature) and self.mentor_temperature >= 0):
+        if not (_is_number(self.mentor_temperature) and self.mentor_temperature >= 0):
             raise ConfigError(f"mentor_temperature must be a number of at least 0, got {self.mentor_temperature!r}")
 
     def _check_choice(self, name: str, kinds: type[StrEnum]) -> None:
@@ -126,5 +126,9 @@ class MentorArguments:
 
     def _check_positive(self, name: str) -> None:
         value = getattr(self, name)
-        if not (math.isfinite(value) and value > 0):
+        if not (_is_number(value) and value > 0):
             raise ConfigError(f"{name} must be a positive number, got {value!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

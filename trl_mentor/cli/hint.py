@@ -12,11 +12,10 @@ from typing import Any
 
 from rich.console import Console
 
-from trl_mentor.backends.openai import OpenAIBackend
 from trl_mentor.cli.show import show_guidance
 from trl_mentor.errors import ConfigError
+from trl_mentor.factory import build_mentor
 from trl_mentor.journal import plain_json
-from trl_mentor.mentor import Mentor
 from trl_mentor.records import Attempt, CollapsedGroup, HintOrigin
 from trl_mentor.settings import MentorArguments
 
@@ -93,24 +92,7 @@ def main(argv: list[str]) -> int:
     args = make_parser().parse_args(argv)
     settings = MentorArguments(**{f"mentor_{name}": getattr(args, name) for name in _FLAGS})
     group = read_group(_given(args))
-    backend = OpenAIBackend(
-        args.model,
-        base_url=settings.mentor_base_url,
-        api_key_env=settings.mentor_api_key_env,
-        temperature=settings.mentor_temperature,
-        max_tokens=settings.mentor_max_tokens,
-    )
-    mentor = Mentor(
-        backend,
-        domain=settings.mentor_domain,
-        templates_dir=settings.mentor_templates_dir,
-        max_retry=settings.mentor_max_retry,
-        max_refine=settings.mentor_max_refine,
-        ablation=settings.mentor_ablation,
-        attempt_budget=settings.mentor_attempt_budget,
-        call_timeout=settings.mentor_call_timeout,
-        deadline=settings.mentor_deadline,
-    )
+    mentor = build_mentor(settings)
     (guidance,) = mentor.guide([group])
     if args.json:
         print(json.dumps(plain_json({"group": group, "guidance": guidance}), indent=2, allow_nan=False))
