@@ -14,6 +14,7 @@ from transformers import PrinterCallback, TrainerCallback, TrainerControl, Train
 from trl_mentor.backends.scripted import ScriptedBackend
 from trl_mentor.config import MentorGRPOConfig
 from trl_mentor.counters import Counters
+from trl_mentor.demo.concepts import GENERIC_HINTS
 from trl_mentor.demo.student import MAX_ANSWER_TOKENS, accuracy_by_family, load_student
 from trl_mentor.demo.tutor import Tutor
 from trl_mentor.demo.world import Problem, passes
@@ -115,7 +116,7 @@ def train(
         ),
         processing_class=tokenizer,
         callbacks=[watch],
-        mentor=Mentor(ScriptedBackend(Tutor(problems)), domain="code") if mentored else None,
+        mentor=_mentor(problems) if mentored else None,
     )
     trainer.remove_callback(PrinterCallback)
     watch.trainer = trainer
@@ -146,6 +147,11 @@ class UnitTests:
         """One reward per completion; `prompts` are the questions without any hint."""
         pairs = zip(prompts, completions, strict=True)
         return [float(passes(str(completion), self._problems[prompt])) for prompt, completion in pairs]
+
+
+def _mentor(problems: Mapping[str, Problem]) -> Mentor:
+    # The fallback hint of the domain is longer than anything the student has read; words unknown to it derail it.
+    return Mentor(ScriptedBackend(Tutor(problems)), domain="code", fallback_hint=GENERIC_HINTS[0])
 
 
 def _config(method: str, seed: int, output_dir: Path) -> MentorGRPOConfig:
