@@ -35,7 +35,6 @@ LAYERS = {
     "templating": 2,
     "agents": 3,
     "factory": 4,
-    "factory": 4,
     "mentor": 4,
     "mentor_pool": 4,
     "strategies": 4,
