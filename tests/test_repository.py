@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import tomllib
@@ -11,6 +12,8 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+
+from trl_mentor.counters import Counters, batch_metrics
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -87,6 +90,30 @@ def test_every_relative_link_leads_somewhere(page):
 
 def test_the_readme_has_at_most_150_lines():
     assert 0 < len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_readmes_example_is_twelve_lines_whose_imports_resolve():
+    code = (ROOT / "README.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    assert len(code.splitlines()) <= 12
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom):
+            home = importlib.import_module(node.module)
+            assert all(hasattr(home, alias.name) for alias in node.names)
+
+
+def test_the_readme_lists_exactly_the_metrics_that_are_logged():
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Metrics")[2].partition("\n\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `") and "`mentor/...`" not in line]
+    listed = [f"mentor/{name}" for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(listed) == sorted(batch_metrics(Counters()))
+
+
+def test_the_readme_maps_every_module_and_none_that_is_gone():
+    files = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Files")[2].partition("\n## ")[0]
+    mapped = set(re.findall(r"\b\w+\.py\b", files))
+    modules = {path.name for path in ROOT.glob("trl_mentor/*.py") if path.name != "__init__.py"}
+    plugins = {path.name for folder in ("backends", "strategies") for path in ROOT.glob(f"trl_mentor/{folder}/*.py")}
+    assert modules <= mapped <= modules | plugins
 
 
 @pytest.mark.parametrize("note", NOTES, ids=lambda note: note.name)
