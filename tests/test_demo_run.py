@@ -103,6 +103,6 @@ def test_the_flags_have_the_documented_defaults_and_zero_seeds_are_refused(tmp_p
 
 def test_a_sparkline_is_full_where_all_collapse_and_low_where_none_does():
     assert sparkline([10, 20, 30, 40], [1.0, 1.0, 0.0, 0.0]) == "\u2588\u2588\u2581\u2581"
-    assert sparkline([30, 40], [1.0, 0.0]) == "\u2588\u2581"
+    assert sparkline([10, 20, 90], [1.0, 1.0, 0.0]) == "\u2588\u2588\u2581"
     assert len(sparkline(range(1, 501), [0.5] * 500)) == 60
     assert ends([1.0] * 10 + [0.0] * 10) == (1.0, 0.0)

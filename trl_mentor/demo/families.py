@@ -48,7 +48,7 @@ def write_specification(rng: random.Random, family: str) -> tuple[str, str]:
     elif MULTIPLE in needed:
         words, code = f"{words} with x a multiple of {number}", f"{code} if x % {number}"
     elif not needed and rng.random() < 0.5:
-        words, code = f"{words} with x more than {number}", f"{code} if x > {number}"
+        words, code = f"{words} with x less than {number}", f"{code} if x < {number}"
     reduction = rng.choice(sorted(_REDUCTIONS))
     return f"Spec: {reduction} of {words}?", _REDUCTIONS[reduction].format(code)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -43,7 +42,7 @@ def print_report(
 
 def runs_table(runs: Sequence[Run], accuracy_before: float) -> Table:
     """One row per run: what collapsed, what became of it, and what the student can do without hints."""
-    table = Table(title="Same student, same number of generated tokens", box=SIMPLE, pad_edge=False)
+    table = Table(title="Same student, same number of generated tokens", box=None, padding=(0, 1))
     for name in ("seed", "method", "tokens", "collapsed", "rescued", "still", "saturated", "accuracy"):
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for run in runs:

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import datasets
+import torch
 import transformers
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -58,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the demo as the flags say; returns the exit status."""
     if args.seeds < 1:
         raise ConfigError(f"--seeds is {args.seeds}; expected at least 1")
+    torch.set_num_threads(1)  # more threads only get in each other's way on a model of this size
     output_dir = args.output_dir or Path("outputs", "demo", datetime.now().strftime("%Y%m%d-%H%M%S"))
     result = run_demo(range(args.seeds), short=args.short, output_dir=output_dir)
     if args.json is not None:

@@ -14,9 +14,9 @@ PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
 _PIECE = r"//|>=|==|[^\W\d]+|\d|[^\w\s]"
 _QUESTION_WORDS = (
     "Hint : Original question : Spec : total largest smallest list of x over rounded down times plus minus for x in "
-    "the first last of xs from to n with at least more than a multiple of ? ."
+    "the first last of xs from to n with at least less than a multiple of ? ."
 )
-_PROGRAM_WORDS = "sum max min range for in if x xs n ( ) [ ] , : + - * / // % > >= =="
+_PROGRAM_WORDS = "sum max min range for in if x xs n ( ) [ ] , : + - * / // % > >= < =="
 
 
 def vocabulary() -> list[str]:
