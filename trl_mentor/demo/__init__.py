@@ -14,4 +14,6 @@
     run.py          `trl-mentor demo`
 
 The misconceptions were put there on purpose: figures from this world show the mechanism and say nothing about LLMs.
+Nor do they show that hints beat extra sampling: about one program in a thousand is right without a hint, and for so
+small a student a few lucky re-rolls under the plain question (`mentor_strategy="resample"`) are nearly as good.
 """
