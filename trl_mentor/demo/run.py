@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--seeds is {args.seeds}; expected at least 1")
     torch.set_num_threads(1)  # more threads only get in each other's way on a model of this size
     output_dir = args.output_dir or Path("outputs", "demo", datetime.now().strftime("%Y%m%d-%H%M%S"))
+    _silence_libraries()
     result = run_demo(range(args.seeds), short=args.short, output_dir=output_dir)
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +86,6 @@ def run_demo(
     budget = budget or (SHORT if short else FULL)
     directories = {seed: Path(output_dir) / f"seed{seed}" for seed in seeds}
     _refuse_old_journals(directories.values())
-    _silence_libraries()
     with warnings.catch_warnings(), _progress(console) as progress:
         # TRL and transformers still use names that transformers deprecates.
         warnings.simplefilter("ignore", FutureWarning)
@@ -149,7 +149,7 @@ def _refuse_old_journals(directories: Iterable[Path]) -> None:
 
 
 def _silence_libraries() -> None:
-    """Only what the demo itself prints."""
+    """For the rest of the process, print only what the demo itself prints."""
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     datasets.utils.logging.set_verbosity_error()
