@@ -20,6 +20,7 @@ LAYERS = {
     "records": 0,
     "errors": 0,
     "alarms": 1,
+    "answer_forms": 1,
     "assembly": 1,
     "collapse": 1,
     "counters": 1,

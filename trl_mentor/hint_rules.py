@@ -7,11 +7,9 @@ Critiques are fixed sentences, so none can carry the answer to the repair agent.
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 
+from trl_mentor.answer_forms import READ, SPELLED, answer_forms, spaced, tokenize
 from trl_mentor.errors import ConfigError
 
 EMPTY = "The hint is empty: write one or two sentences that point to the missing concept."
@@ -29,28 +27,14 @@ def _words(text: str) -> frozenset[str]:
 
 
 _PASSAGE = 10  # tokens in a row that count as copied
-_READ = 50_000  # characters that are read of a question and, from each end, of an answer
 _DENSITY = 12  # characters per allowed word above which a hint is long even without blanks
-_DIGITS = 40  # longer numbers are compared as text
 
-_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
-_CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_TOKEN = re.compile(
-    rf"\\[dtc]?frac\s?\{{\s?(?P<top>-?{_NUMBER})\s?\}}\s?\{{\s?(?P<bottom>{_NUMBER})\s?\}}"
-    r"|\\[dtc]?frac\s?(?P<top_digit>\d)(?P<bottom_digit>\d)"
-    rf"|(?P<number>{_NUMBER})(?:\s?/\s?(?P<over>{_NUMBER}))?"
-    rf"|\\?[^\W\d_{_CJK}]+|\\\W|\*\*|\S"
-)
-_LAYOUT = _words(r"{ } $ ** \( \) \[ \] \{ \} \; \: \! \$ \\ \left \right \text \textbf \mathrm \mathbf")
-_SAME = {"√": "sqrt", "π": "pi", "∞": "infty", "·": "*", "\u00d7": "*", "cdot": "*", "times": "*", "dfrac": "frac"}
-_PLAIN = str.maketrans({"²": "^2", "³": "^3", "\u2044": "/", "\u2212": "-"})
-_SPELLED = {word: str(n) for n, word in enumerate(("zero", "one", "two", "three", "four", "five", "six", "seven"))}
 _SAYS = _words(
     "= ≈ approx equiv is be equals equal becomes gives yields get obtain answer result boxed option choice"
 ) | {"choose", "pick", "是", "为"}
 _BETWEEN = _words(": ( [ \" ' ` * _ to exactly simply just")
 _GOES_ON = _words("+ - * / ^ ! _ ( nd rd st th a b i k n p q r t u x y z")
-_COMMON_WORDS = _words("yes no true false none a") | _SPELLED.keys()
+_COMMON_WORDS = _words("yes no true false none a") | SPELLED.keys()
 
 _MARKUP = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]|<\|[^|<>\n]{1,40}\|>|</?(?:think|s)>")
 _RESULT = re.compile(
@@ -60,8 +44,6 @@ _RESULT = re.compile(
 _STEP = re.compile(r"(?:^|\n)[ \t]{0,8}(?:\d{1,2}[.)]|[-*\u2022])[ \t]|\bstep\s{1,4}\d", re.IGNORECASE)
 _BOUNDS = re.compile(r"_\{[^{}=]{0,20}=[^{}]{0,20}\}")
 _RELATION = re.compile(r"(?<![<>!=:])=(?!=)|\\(?:implies|Rightarrow|iff)\b|[\u21d2\u27f9]")
-_BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)")
-_TERM_END = re.compile(r"[)\]]|[^\W\d_]|.*\d", re.DOTALL)
 _CODE_LINE = re.compile(
     r"(?m)^[ \t]*(?:def \w+\(|class \w+[(:]|import \w|from \w+ import|#include|(?:for|while|if|elif|else)\b.*[:{]$"
     r"|.*[;{]$|return\b.*[\[(;]|[\w.\[\]]+ ?[-+*/]?= ?\S)"
@@ -91,9 +73,9 @@ def check_hint(hint: str, *, question: str, answer: str | None, limits: HintLimi
     if not any(map(str.isalnum, hint)):
         return EMPTY
     start = hint[: limits.max_words * _DENSITY]
-    said, known = _tokenize(start), _spaced(_tokenize(question[:_READ]))
-    forms = list(_answer_forms(answer or ""))
-    fresh = {passage for passage in _passages(said) if _spaced(passage) not in known}
+    said, known = tokenize(start), spaced(tokenize(question[:READ]))
+    forms = list(answer_forms(answer or ""))
+    fresh = {passage for passage in _passages(said) if spaced(passage) not in known}
     steps = max(len(_STEP.findall(start)), len(_RELATION.findall(_BOUNDS.sub("", start))))
     broken = {
         TOO_LONG: len(start) < len(hint) or len(hint.split()) > limits.max_words,
@@ -110,8 +92,8 @@ def check_hint(hint: str, *, question: str, answer: str | None, limits: HintLimi
 def _gives(hint: tuple[str, ...], question: str, form: tuple[str, ...]) -> bool:
     """Short answers and those that stand in the question count only where the hint states them as a result."""
     size = len(form)
-    places = [at for at in range(len(hint)) if hint[at : at + size] == form or (_SPELLED.get(hint[at]),) == form]
-    if len("".join(form)) <= 2 or form[0] in _COMMON_WORDS or _spaced(form) in question:
+    places = [at for at in range(len(hint)) if hint[at : at + size] == form or (SPELLED.get(hint[at]),) == form]
+    if len("".join(form)) <= 2 or form[0] in _COMMON_WORDS or spaced(form) in question:
         return any(_states(hint, question, at, at + size) for at in places)
     return bool(places)
 
@@ -129,70 +111,11 @@ def _states(hint: tuple[str, ...], question: str, at: int, end: int) -> bool:
     left = max(0, verb - 1)
     while left > max(0, verb - 6) and not _is_word(hint[left - 1]):
         left -= 1
-    return _spaced(hint[left:end]) not in question
-
-
-def _answer_forms(answer: str) -> Iterator[tuple[str, ...]]:
-    """The token sequences that give an answer away: the whole, its final result, and other ways to write a number."""
-    text = answer if len(answer) <= 2 * _READ else f"{answer[:_READ]}\n{answer[-_READ:]}"
-    boxed = _BOXED.match(text, max(0, text.rfind("\\boxed{")))
-    final = text.rpartition("####")[2].strip()
-    for part in (text, boxed[1] if boxed else "", final, "" if "\n" in final else final.rpartition("=")[2]):
-        bare = part.strip(" \t\n*$\"'`").rstrip(" .,;:?")
-        tokens = _tokenize(bare[1:-1] if bare[:1] + bare[-1:] in ("()", "[]") else bare)
-        if not tokens:
-            continue
-        yield tokens
-        value = _fraction(_SPELLED.get(tokens[0], tokens[0]))
-        if value is not None and tokens[1:] in ((), ("%",)):
-            percent = value if tokens[1:] else value * 100
-            yield from ((str(percent), "%"), (str(percent / 100),))
-        if value is not None and len(tokens) <= 3 and "".join(tokens[1:]).isalpha():
-            yield (str(value),)
+    return spaced(hint[left:end]) not in question
 
 
 def _passages(tokens: tuple[str, ...]) -> set[tuple[str, ...]]:
     return {tokens[at : at + _PASSAGE] for at in range(len(tokens) - _PASSAGE + 1)}
-
-
-def _spaced(tokens: tuple[str, ...]) -> str:
-    return f" {' '.join(tokens)} "
-
-
-def _tokenize(text: str) -> tuple[str, ...]:
-    r"""Words, symbols, and numbers by value, without layout: `$\frac{1}{2}$`, `1/2` and `0.5` are the same token."""
-    if not text.isascii():
-        # Character by character: normalising a whole string takes quadratic time on runs of combining marks.
-        visible = (c for c in text.translate(_PLAIN) if unicodedata.category(c) != "Cf")
-        text = "".join(unicodedata.normalize("NFKC", c) for c in visible).translate(_PLAIN)
-    tokens: list[str] = []
-    for match in _TOKEN.finditer(text.replace("{,}", ",").replace("\\,", "")):
-        token = _canonical(match)
-        if tokens[-1:] == ["-"] and _fraction(token) is not None and not _TERM_END.fullmatch("".join(tokens[-2:-1])):
-            tokens[-1] = f"-{token}".removeprefix("--")
-        elif token not in _LAYOUT:
-            tokens.append(token)
-    return tuple(tokens)
-
-
-def _canonical(match: re.Match[str]) -> str:
-    top = match["top"] or match["top_digit"] or match["number"]
-    if top:
-        value = _fraction(top, match["bottom"] or match["bottom_digit"] or match["over"] or "1")
-        return match[0].replace(" ", "") if value is None else str(value)
-    name = match[0] if match[0] in _LAYOUT else match[0].removeprefix("\\")
-    name = _SAME.get(name, name)
-    return name if len(name) == 1 else name.casefold()
-
-
-def _fraction(top: str, bottom: str = "1") -> Fraction | None:
-    """The exact value, or None for what is no number, too long, or divided by zero."""
-    if not top[-1:].isdigit() or len(top) + len(bottom) > _DIGITS:
-        return None
-    try:
-        return Fraction(top.replace(",", "")) / Fraction(bottom.replace(",", ""))
-    except (ValueError, ZeroDivisionError):
-        return None
 
 
 def _is_word(token: str) -> bool:

@@ -1,0 +1,94 @@
+r"""Texts as tokens that can be compared, and the token sequences that give an answer away.
+
+`$\frac{1}{2}$`, `1/2` and `0.5` are the same token. All work is linear in the text, of which a bounded part is read.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from fractions import Fraction
+
+READ = 50_000
+"""Characters that are read of a question and, from each end, of an answer."""
+
+_DIGITS = 40  # longer numbers are compared as text
+
+_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+_CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_TOKEN = re.compile(
+    rf"\\[dtc]?frac\s?\{{\s?(?P<top>-?{_NUMBER})\s?\}}\s?\{{\s?(?P<bottom>{_NUMBER})\s?\}}"
+    r"|\\[dtc]?frac\s?(?P<top_digit>\d)(?P<bottom_digit>\d)"
+    rf"|(?P<number>{_NUMBER})(?:\s?/\s?(?P<over>{_NUMBER}))?"
+    rf"|\\?[^\W\d_{_CJK}]+|\\\W|\*\*|\S"
+)
+_LAYOUT = {"{", "}", "$", "**", "\\(", "\\)", "\\[", "\\]", "\\{", "\\}", "\\;", "\\:", "\\!", "\\$", "\\\\"}
+_LAYOUT |= {"\\left", "\\right", "\\text", "\\textbf", "\\mathrm", "\\mathbf"}
+_SAME = {"√": "sqrt", "π": "pi", "∞": "infty", "·": "*", "\u00d7": "*", "cdot": "*", "times": "*", "dfrac": "frac"}
+_PLAIN = str.maketrans({"²": "^2", "³": "^3", "\u2044": "/", "\u2212": "-"})
+SPELLED = {word: str(n) for n, word in enumerate(("zero", "one", "two", "three", "four", "five", "six", "seven"))}
+"""Number words and the tokens of the same value."""
+
+_BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)")
+_TERM_END = re.compile(r"[)\]]|[^\W\d_]|.*\d", re.DOTALL)
+
+
+def answer_forms(answer: str) -> Iterator[tuple[str, ...]]:
+    """The token sequences that give an answer away: the whole, its final result, and other ways to write a number."""
+    text = answer if len(answer) <= 2 * READ else f"{answer[:READ]}\n{answer[-READ:]}"
+    boxed = _BOXED.match(text, max(0, text.rfind("\\boxed{")))
+    final = text.rpartition("####")[2].strip()
+    for part in (text, boxed[1] if boxed else "", final, "" if "\n" in final else final.rpartition("=")[2]):
+        bare = part.strip(" \t\n*$\"'`").rstrip(" .,;:?")
+        tokens = tokenize(bare[1:-1] if bare[:1] + bare[-1:] in ("()", "[]") else bare)
+        if not tokens:
+            continue
+        yield tokens
+        value = _fraction(SPELLED.get(tokens[0], tokens[0]))
+        if value is not None and tokens[1:] in ((), ("%",)):
+            percent = value if tokens[1:] else value * 100
+            yield from ((str(percent), "%"), (str(percent / 100),))
+        if value is not None and len(tokens) <= 3 and "".join(tokens[1:]).isalpha():
+            yield (str(value),)
+
+
+def tokenize(text: str) -> tuple[str, ...]:
+    """Words, symbols, and numbers by value, without layout; words of two letters or more are casefolded."""
+    if not text.isascii():
+        # Character by character: normalising a whole string takes quadratic time on runs of combining marks.
+        visible = (c for c in text.translate(_PLAIN) if unicodedata.category(c) != "Cf")
+        text = "".join(unicodedata.normalize("NFKC", c) for c in visible).translate(_PLAIN)
+    tokens: list[str] = []
+    for match in _TOKEN.finditer(text.replace("{,}", ",").replace("\\,", "")):
+        token = _canonical(match)
+        if tokens[-1:] == ["-"] and _fraction(token) is not None and not _TERM_END.fullmatch("".join(tokens[-2:-1])):
+            tokens[-1] = f"-{token}".removeprefix("--")
+        elif token not in _LAYOUT:
+            tokens.append(token)
+    return tuple(tokens)
+
+
+def spaced(tokens: tuple[str, ...]) -> str:
+    """The tokens with blanks between and around them, so that `spaced(part) in spaced(whole)` finds whole tokens."""
+    return f" {' '.join(tokens)} "
+
+
+def _canonical(match: re.Match[str]) -> str:
+    top = match["top"] or match["top_digit"] or match["number"]
+    if top:
+        value = _fraction(top, match["bottom"] or match["bottom_digit"] or match["over"] or "1")
+        return match[0].replace(" ", "") if value is None else str(value)
+    name = match[0] if match[0] in _LAYOUT else match[0].removeprefix("\\")
+    name = _SAME.get(name, name)
+    return name if len(name) == 1 else name.casefold()
+
+
+def _fraction(top: str, bottom: str = "1") -> Fraction | None:
+    """The exact value, or None for what is no number, too long, or divided by zero."""
+    if not top[-1:].isdigit() or len(top) + len(bottom) > _DIGITS:
+        return None
+    try:
+        return Fraction(top.replace(",", "")) / Fraction(bottom.replace(",", ""))
+    except (ValueError, ZeroDivisionError):
+        return None
