@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from dataclasses import asdict, replace
 
 import pytest
@@ -15,6 +16,7 @@ from trl_mentor import Mentor, MentorCallback, ScriptedBackend, read_journal
 from trl_mentor.alarms import Alarms
 from trl_mentor.counters import Counters
 from trl_mentor.errors import BackendError, ConfigError
+from trl_mentor.records import RerollOutcome
 
 
 def lines(printed: str) -> list[str]:
@@ -89,27 +91,83 @@ def test_a_checkpoint_of_plain_grpo_can_be_continued_and_saved_again(tmp_path):
     mentored.train(resume_from_checkpoint=True)
     saved = state_file(tmp_path / "checkpoint-2")["stateful_callbacks"]["MentorCallback"]
     assert saved["attributes"]["totals"]["batches"] == mentored.mentor_totals.batches == 1
+    mentored.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+    assert len(counted_records(mentored, tmp_path)) == 2
 
 
-class JournalWatcher(TrainerCallback):
-    """Keeps how many records could be read from disk at each save."""
+class AtEachSave(TrainerCallback):
+    """Keeps what `measure` returns at each save, after the callbacks that were added before."""
 
-    def __init__(self, output_dir) -> None:
-        self.output_dir, self.counts = output_dir, []
+    def __init__(self, measure) -> None:
+        self.measure, self.values = measure, []
 
     def on_save(self, args, state, control, **kwargs):
-        self.counts.append(len(read_journal(self.output_dir)))
+        self.values.append(self.measure())
 
 
-def test_the_journal_is_complete_at_each_save_and_continued_by_a_second_train(tmp_path):
+def test_at_each_save_the_journal_is_complete_and_synced_to_disk(tmp_path, monkeypatch):
     trainer = tiny.trainer(tmp_path, max_steps=2, save_strategy="steps", save_steps=1)
-    watcher = JournalWatcher(tmp_path)
+    journal, synced, fsync = tmp_path / "mentor" / "journal.jsonl", [], os.fsync
+
+    def noting_fsync(fd):
+        fsync(fd)
+        if os.path.samestat(os.fstat(fd), journal.stat()):
+            synced.append(journal.stat().st_size)
+
+    monkeypatch.setattr(os, "fsync", noting_fsync)
+    watcher = AtEachSave(lambda: (len(read_journal(tmp_path)), synced[-1:] == [journal.stat().st_size]))
     trainer.add_callback(watcher)
     trainer.train()
-    assert watcher.counts == [2, 4]
+    assert watcher.values == [(2, True), (4, True)]
+
+
+def counted_records(trainer, output_dir):
+    """The records of the journal, after a check that they are what the trainer's counters count."""
+    records, totals = read_journal(output_dir), trainer.mentor_totals
+    rescued = [record for record in records if record.outcome is RerollOutcome.RESCUED]
+    assert (len(records), len(rescued)) == (totals.collapsed, totals.rescued)
+    return records
+
+
+def test_a_second_train_is_a_new_run_in_the_journal_and_in_the_counters(tmp_path):
+    trainer = tiny.trainer(tmp_path, max_steps=2)
     trainer.train()
-    assert len(read_journal(tmp_path)) == 8
-    assert trainer.mentor_totals.collapsed == 8
+    assert trainer.mentor_totals.collapsed == 4
+    trainer.train()
+    records = counted_records(trainer, tmp_path)
+    assert (len(records), records.superseded) == (4, 4)
+    assert len(read_journal(tmp_path, superseded=True)) == 8
+
+
+def test_a_new_run_in_an_old_output_dir_shows_its_own_interventions(tmp_path):
+    tiny.trained(tmp_path, max_steps=3)
+    records = counted_records(tiny.trained(tmp_path, max_steps=2), tmp_path)
+    assert ([record.step for record in records], records.superseded) == ([0, 0, 1, 1], 6)
+
+
+@pytest.mark.parametrize(
+    ("batches", "steps", "superseded"),
+    [
+        ({}, [0, 0, 1, 1, 2, 2, 3, 3], 4),
+        # Three optimizer steps share the rollouts of step 0; resumed at step 2, TRL generates for that step anew.
+        ({"num_iterations": 3}, [0, 0, 2, 2], 2),
+        ({"steps_per_generation": 3, "per_device_train_batch_size": 8}, [0, 0, 0, 2, 2, 2], 3),
+    ],
+    ids=["a batch each step", "num_iterations", "steps_per_generation"],
+)
+def test_the_journal_of_a_resumed_run_holds_what_its_counters_count(tmp_path, batches, steps, superseded):
+    options = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, **batches}
+    tiny.trained(tmp_path, **options)
+    resumed = tiny.trainer(tmp_path, **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    records = counted_records(resumed, tmp_path)
+    assert ([record.step for record in records], records.superseded) == (steps, superseded)
+
+
+def test_evaluation_supersedes_nothing(tmp_path):
+    trainer = tiny.trained(tmp_path, max_steps=2, eval_dataset=tiny.dataset(4), per_device_eval_batch_size=4)
+    trainer.evaluate()
+    assert len(counted_records(trainer, tmp_path)) == 4
 
 
 def test_a_callback_that_the_user_passes_is_used_and_no_second_one_added(tmp_path):

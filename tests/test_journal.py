@@ -94,6 +94,53 @@ def test_any_text_a_model_emits_survives(path: Path, text: str) -> None:
     assert len(path.read_bytes().splitlines()) == 1
 
 
+def begun(path: Path, step: int, *records: Intervention) -> Path:
+    journal = Journal(path)
+    journal.begin(step)
+    journal.close()
+    return write(path, *records)
+
+
+def test_the_steps_that_a_resumed_run_repeats_count_once_as_it_did_them(path: Path) -> None:
+    begun(path, 0, *(intervention(step, text="first") for step in (0, 1, 2, 2, 3)))
+    begun(path, 2, *(intervention(step, text="second") for step in (2, 3, 4)))
+    begun(path, 3, intervention(3, text="third"))
+    records = read_journal(path)
+    assert [(record.step, record.group.attempts[0].text) for record in records] == [
+        (0, "first"), (1, "first"), (2, "second"), (3, "third"),
+    ]  # fmt: skip
+    assert (records.superseded, records.skipped_lines) == (5, 0)
+    assert len(records.to_dataset()) == 4
+
+
+def test_only_the_newest_run_in_a_place_counts(path: Path) -> None:
+    write(path, intervention(7))
+    begun(path, 0, intervention(0), intervention(9))
+    begun(path, 0, intervention(5))
+    records = read_journal(path)
+    assert ([record.step for record in records], records.superseded) == ([5], 3)
+    begun(path, 0)
+    assert (list(read_journal(path)), read_journal(path).superseded) == ([], 4)
+
+
+def test_superseded_records_are_returned_on_request_with_their_times(path: Path) -> None:
+    begun(path, 0, intervention(0), intervention(1))
+    begun(path, 1, intervention(1), intervention(2))
+    records = read_journal(path, superseded=True)
+    assert ([record.step for record in records], records.superseded) == ([0, 1, 1, 2], 0)
+    counting = read_journal(path)
+    assert counting.times == [records.times[0], *records.times[2:]]
+
+
+def test_a_torn_marker_is_skipped_and_takes_nothing_with_it(path: Path) -> None:
+    begun(path, 0, intervention(0))
+    path.write_bytes(begun(path, 0).read_bytes()[:-3])
+    begun(path, 1, intervention(1))
+    with pytest.warns(UserWarning, match="skipped 1 unreadable"):
+        records = read_journal(path)
+    assert ([record.step for record in records], records.superseded) == ([0, 1], 0)
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_numbers_that_json_lacks_become_null(path: Path, number: float) -> None:
     write(path, replace(intervention(), successes=(number, 1.0)))
@@ -138,6 +185,8 @@ def test_a_torn_last_line_costs_that_record_only(path: Path, cut: int) -> None:
         b'"guidance": null, "outcome": "rescued"}',
         b'{"schema": 1, "time": "t", "step": 1, "strategy": "s", "group": {"question": "q", "attempts": []}, '
         b'"guidance": null, "outcome": "won"}',
+        b'{"schema": 1, "time": "t", "train_begin": null}',
+        b'{"schema": 1, "time": "t", "train_begin": "0"}',
     ],
 )
 def test_a_line_that_is_not_an_intervention_is_skipped_and_counted(path: Path, line: bytes) -> None:

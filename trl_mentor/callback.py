@@ -26,7 +26,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     The trainer adds one by itself. It prints one line per log event on the main process, warns (through `logging`)
     when something needs a person, keeps the journal on disk, and keeps the run's totals in `trainer_state.json`, so
-    that a resumed run goes on counting where its checkpoint stood.
+    that a resumed run goes on counting where its checkpoint stood. A `train()` that resumes nothing is a new run.
     """
 
     def __init__(self) -> None:
@@ -47,11 +47,18 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Take over the totals of the checkpoint, if the run resumes from one. Raises `ConfigError` when not bound."""
+        """Take over the totals of the checkpoint, or start from none, and mark in the journal at which step.
+
+        Raises `ConfigError` when not bound.
+        """
         trainer = self._bound()
+        trainer.mentor_totals = Counters()
         # A checkpoint of a run without this callback has no entry, and transformers needs one to save the next.
         saved = state.stateful_callbacks.setdefault(type(self).__name__, self.state())
-        trainer.mentor_totals = _read_totals(saved)
+        if state.global_step > 0:
+            trainer.mentor_totals = _read_totals(saved)
+        if trainer.journal is not None:
+            trainer.journal.begin(state.global_step)
         self._logged, self._logged_at = trainer.mentor_totals, time.monotonic()
 
     def on_log(
@@ -82,7 +89,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Bring the journal to disk and close it; a further `train()` continues it."""
+        """Bring the journal to disk and close it; a further `train()` opens it again."""
         journal = self._bound().journal
         if journal is not None:
             journal.close()

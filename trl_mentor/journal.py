@@ -1,7 +1,8 @@
 """The journal: every intervention of a run as one JSON line, written as it happens, read back as typed records.
 
 A run may be killed at any moment. Each record is therefore a single appended write that ends with a newline, and a
-line that is torn or cannot be read costs that record and no other.
+line that is torn or cannot be read costs that record and no other. A resumed run repeats steps that the journal has
+already; a marker line wherever training begins says which of the records before it no longer count.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
@@ -35,6 +36,14 @@ JOURNAL_PATH = Path("mentor") / "journal.jsonl"
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class TrainBegin:
+    """The marker: training begins here, so that earlier records of this and later steps no longer count."""
+
+    train_begin: int
+    """Optimizer steps that the checkpoint had done; 0 for a new run."""
+
+
 class Journal:
     """Appends interventions to a file; the directory is made, an existing journal is continued.
 
@@ -50,19 +59,11 @@ class Journal:
 
     def append(self, intervention: Intervention) -> None:
         """Write one record; a journal that was closed is opened again."""
-        head = {"schema": SCHEMA, "time": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        line = json.dumps(head | plain_json(intervention), allow_nan=False) + "\n"
-        try:
-            if self._fd is None:
-                self._fd = self._open()
-            data = ("\n" * self._torn + line).encode("ascii")
-            written = os.write(self._fd, data)
-        except OSError as error:
-            self._lose(str(error))
-        else:
-            self._torn = written < len(data)
-            if self._torn:
-                self._lose(f"only {written} of {len(data)} bytes were written")
+        self._write(intervention)
+
+    def begin(self, step: int) -> None:
+        """Mark that training begins with `step` optimizer steps done: 0 for a new run, more for a resumed one."""
+        self._write(TrainBegin(step))
 
     def sync(self) -> None:
         """Ask the operating system to put everything on disk; does nothing on a closed journal."""
@@ -80,6 +81,21 @@ class Journal:
             os.close(self._fd)
             self._fd = None
 
+    def _write(self, entry: Intervention | TrainBegin) -> None:
+        head = {"schema": SCHEMA, "time": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        line = json.dumps(head | plain_json(entry), allow_nan=False) + "\n"
+        try:
+            if self._fd is None:
+                self._fd = self._open()
+            data = ("\n" * self._torn + line).encode("ascii")
+            written = os.write(self._fd, data)
+        except OSError as error:
+            self._lose(str(error))
+        else:
+            self._torn = written < len(data)
+            if self._torn:
+                self._lose(f"only {written} of {len(data)} bytes were written")
+
     def _open(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -96,12 +112,21 @@ class Journal:
 class JournalRecords(list[Intervention]):
     """The interventions of a journal in the order in which they were written."""
 
-    def __init__(self, records: Iterable[Intervention] = (), *, times: Iterable[str] = (), skipped_lines: int = 0):
-        super().__init__(records)
-        self.times = list(times)
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[str] = []
         """When each record was written, ISO 8601 in UTC."""
-        self.skipped_lines = skipped_lines
+        self.skipped_lines = 0
         """Lines that were torn or could not be read."""
+        self.superseded = 0
+        """Records left out because training began anew at their step or before it."""
+
+    def _supersede(self, step: int) -> None:
+        """Leave out the records of optimizer step `step` and later ones."""
+        kept = [(record, time) for record, time in zip(self, self.times, strict=True) if record.step < step]
+        self.superseded += len(self) - len(kept)
+        self[:] = [record for record, _ in kept]
+        self.times = [time for _, time in kept]
 
     def to_dataset(self) -> Dataset:
         """One row per intervention, for `datasets` and from there pandas.
@@ -115,23 +140,33 @@ class JournalRecords(list[Intervention]):
         return to_dataset(self, self.times)
 
 
-def read_journal(path: str | os.PathLike[str]) -> JournalRecords:
-    """Read a journal, given as the file or as the `output_dir` of a run.
+def read_journal(path: str | os.PathLike[str], *, superseded: bool = False) -> JournalRecords:
+    """Read a journal, given as the file or as the `output_dir` of a run: the records that count.
 
+    Left out, and counted in `.superseded`, are steps that a resumed run did again and every run but the newest in the
+    same place; `superseded=True` returns them too. What counts covers the same batches as `trainer.mentor_totals`.
     Unreadable lines are skipped, counted and warned about once. Raises `FileNotFoundError` if there is no journal, and
     `ConfigError` if a newer version of the package wrote it in a format that this one does not know.
     """
     file = Path(path) / JOURNAL_PATH if Path(path).is_dir() else Path(path)
     if not file.is_file():
         raise FileNotFoundError(
-            f"no journal at {file}: give the journal file or the output_dir of a run. A run writes its journal at the "
-            f"first intervention, to <output_dir>/{JOURNAL_PATH}"
+            f"no journal at {file}: give the journal file or the output_dir of a run. Every strategy but 'none' keeps "
+            f"a journal, at <output_dir>/{JOURNAL_PATH}"
         )
     found = JournalRecords()
     with file.open("rb") as lines:
         for line in lines:
-            if line.strip():
-                _read_line(line, file, found)
+            if not line.strip():
+                continue
+            entry, time = _read_line(line, file)
+            if isinstance(entry, Intervention):
+                found.append(entry)
+                found.times.append(time)
+            elif entry is None:
+                found.skipped_lines += 1
+            elif not superseded:
+                found._supersede(entry.train_begin)
     if found.skipped_lines:
         warnings.warn(
             f"skipped {found.skipped_lines} unreadable line(s) of {file}, probably torn when a run was killed",
@@ -158,18 +193,15 @@ def plain_json(value: Any) -> Any:
     return str(value)
 
 
-def _read_line(line: bytes, file: Path, found: JournalRecords) -> None:
-    """Add the record of one line to `found`, or count the line as skipped."""
+def _read_line(line: bytes, file: Path) -> tuple[Intervention | TrainBegin | None, str]:
+    """What one line holds and when it was written; None if the line cannot be read."""
     try:
         data = json.loads(line.decode("utf-8"))
         schema, time = int(data["schema"]), str(data["time"])
         if schema <= SCHEMA:
-            found.append(_rebuild(Intervention, data))
-            found.times.append(time)
-            return
+            return _rebuild(TrainBegin if "train_begin" in data else Intervention, data), time
     except (ValueError, TypeError, KeyError, RecursionError):
-        found.skipped_lines += 1
-        return
+        return None, ""
     raise ConfigError(
         f"{file} was written in journal format {schema}, this version of trl-mentor reads up to {SCHEMA}; "
         "install a newer trl-mentor to read it"

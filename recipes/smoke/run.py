@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
@@ -22,6 +23,7 @@ from rich.console import Console
 
 from trl_mentor import read_journal
 from trl_mentor.cli.show import show_intervention
+from trl_mentor.journal import JOURNAL_PATH
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = "recipes/smoke/grpo.yaml"
@@ -31,15 +33,22 @@ START_SECONDS = 180
 
 def main() -> int:
     """Prepare, serve, train, report; further words go to `trl-mentor grpo`. Returns the exit code of the training."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--output_dir", type=Path, help="a new directory (default: the one in the recipe)")
+    given, words = parser.parse_known_args()
     os.chdir(ROOT)
     recipe = yaml.safe_load(Path(RECIPE).read_text(encoding="utf-8"))
+    output_dir = given.output_dir or Path(recipe["output_dir"])
+    if (output_dir / JOURNAL_PATH).exists():
+        raise SystemExit(f"{output_dir} holds an earlier run; delete it or choose another --output_dir")
     subprocess.run([sys.executable, "recipes/smoke/prepare.py"], check=True)
     with mentor_server(recipe["mentor_model"], recipe["mentor_base_url"]):
         started = time.monotonic()
-        code = subprocess.run([SCRIPTS / "trl-mentor", "grpo", "--config", RECIPE, *sys.argv[1:]]).returncode
+        command = [SCRIPTS / "trl-mentor", "grpo", "--config", RECIPE, "--output_dir", output_dir, *words]
+        code = subprocess.run(command).returncode
         seconds = time.monotonic() - started
     if code == 0:
-        report(Path(recipe["output_dir"]), seconds)
+        report(output_dir, seconds)
     return code
 
 
