@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import struct
 
 import pytest
 
@@ -13,11 +14,11 @@ NAN = math.nan
 
 def test_a_group_collapses_only_if_no_scorable_completion_succeeds():
     successes = [*[0, 0, 0, 0], *[0, 0, 0, 1], *[-1, -1, 0, -1], *[1, 1, 1, 1]]
-    assert find_collapsed(successes, 4) == [0, 2]
+    assert find_collapsed(group_states(successes, 4)) == [0, 2]
 
 
 def test_rewards_that_sum_to_zero_are_not_a_collapse():
-    assert find_collapsed([1, -1], 2) == []
+    assert find_collapsed(group_states([1, -1], 2)) == []
 
 
 def test_a_group_without_variance_may_be_all_correct():
@@ -25,7 +26,18 @@ def test_a_group_without_variance_may_be_all_correct():
 
 
 def test_the_threshold_itself_is_a_failure():
-    assert find_collapsed([0.5, 0.2], 2, threshold=0.5) == [0]
+    assert find_collapsed(group_states([0.5, 0.2], 2, threshold=0.5)) == [0]
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.2, 0.3, -0.7, 1e6])
+def test_single_precision_does_not_lift_a_reward_above_its_own_threshold(threshold):
+    (stored,) = struct.unpack("f", struct.pack("f", threshold))
+    above = threshold + 1e-3 * abs(threshold)
+    assert group_states([stored, above], 1, threshold) == [GroupState.COLLAPSED, GroupState.ALL_CORRECT]
+
+
+def test_any_positive_reward_exceeds_a_threshold_of_zero():
+    assert group_states([1e-30], 1) == [GroupState.ALL_CORRECT]
 
 
 def test_unscorable_completions_are_not_failures():

@@ -57,8 +57,16 @@ class SuccessRule:
         return math.fsum(scored) if scored else math.nan
 
     def succeeds(self, value: float) -> bool:
-        """True if a success reward exceeds the threshold; NaN does not."""
-        return value > self.threshold
+        """Whether a success reward exceeds the threshold; NaN does not."""
+        return exceeds(value, self.threshold)
+
+
+def exceeds(value: float, threshold: float) -> bool:
+    """Whether a success reward is above the threshold by more than its rounding.
+
+    TRL holds rewards in single precision, where a reward of 0.1 is slightly more than a threshold of 0.1.
+    """
+    return value > threshold and not math.isclose(value, threshold, rel_tol=1e-6)
 
 
 def group_states(successes: Sequence[float], group_size: int, threshold: float = 0.0) -> list[GroupState]:
@@ -74,9 +82,8 @@ def group_states(successes: Sequence[float], group_size: int, threshold: float =
     ]
 
 
-def find_collapsed(successes: Sequence[float], group_size: int, threshold: float = 0.0) -> list[int]:
+def find_collapsed(states: Sequence[GroupState]) -> list[int]:
     """Indices of the groups in which every scorable completion failed (the paper's set C)."""
-    states = group_states(successes, group_size, threshold)
     return [index for index, state in enumerate(states) if state is GroupState.COLLAPSED]
 
 
@@ -92,7 +99,7 @@ def reroll_outcome(successes: Sequence[float], threshold: float = 0.0) -> Reroll
 
 
 def _group_state(successes: Sequence[float], threshold: float) -> GroupState:
-    scorable = [value > threshold for value in successes if not math.isnan(value)]
+    scorable = [exceeds(value, threshold) for value in successes if not math.isnan(value)]
     if not scorable:
         return GroupState.UNSCORABLE
     if not any(scorable):

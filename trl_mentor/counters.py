@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -92,8 +91,8 @@ def _count_guidances(guidances: Iterable[Guidance]) -> Counters:
 def batch_metrics(batch: Counters) -> dict[str, float]:
     """The `mentor/*` metrics of one generation batch: always the same keys.
 
-    `frac_*` are shares of all groups of the batch. `reroll_success_rate` is NaN when nothing was re-rolled; the rest
-    is 0 then.
+    `frac_*` are shares of all groups of the batch. Trackers warn about values that are not numbers, so nothing here is
+    a rate of what may not have happened.
     """
     groups = max(batch.groups, 1)
     shares = {
@@ -115,13 +114,13 @@ def batch_metrics(batch: Counters) -> dict[str, float]:
         "mentor_prompt_tokens": batch.mentor_prompt_tokens,
         "mentor_completion_tokens": batch.mentor_completion_tokens,
         "mentor_seconds": batch.mentor_seconds,
+        "reroll_completions": batch.reroll_completions,
+        "reroll_successes": batch.reroll_successes,
         "reroll_tokens": batch.reroll_tokens,
         "reroll_seconds": batch.reroll_seconds,
     }
-    rate = batch.reroll_successes / batch.reroll_completions if batch.reroll_completions else math.nan
     return {
         **{f"mentor/frac_{name}": share for name, share in shares.items()},
         **{f"mentor/frac_hint_{name}": share for name, share in origins.items()},
         **{f"mentor/{name.removeprefix('mentor_')}": float(total) for name, total in totals.items()},
-        "mentor/reroll_success_rate": rate,
     }

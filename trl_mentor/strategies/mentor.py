@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from trl_mentor import rescue
 from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_template
+from trl_mentor.collapse import find_collapsed
 from trl_mentor.errors import ConfigError
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import CollapsedGroup, GroupState, Guidance, HintOrigin, Lesson, Row
@@ -26,7 +27,7 @@ class MentorStrategy:
         self.hint_template = hint_template
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
-        return [index for index, state in enumerate(states) if state is GroupState.COLLAPSED]
+        return find_collapsed(states)
 
     def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
         return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trl_mentor import rescue
+from trl_mentor.collapse import find_collapsed
 from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Row
 
 
@@ -14,7 +15,7 @@ class ResampleStrategy:
     name = "resample"
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
-        return [index for index, state in enumerate(states) if state is GroupState.COLLAPSED]
+        return find_collapsed(states)
 
     def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
         return [Lesson(prompt=group.prompt) for group in groups]
