@@ -34,9 +34,11 @@ _WRAPPERS = (
     ("<draft>", "</draft>"),
 )
 
-_VERDICT = re.compile(r"^[^\w\n]*verdict[^\w\n]*?:(.*)$", re.IGNORECASE | re.MULTILINE)
+_VERDICT_WORD = re.compile("verdict", re.IGNORECASE)
+_VERDICT = re.compile(r"^[ \t*_#`\"{]*verdict[*_`\"]*[ \t]*[:\uff1a]([^\n,]*)", re.IGNORECASE | re.MULTILINE)
 _CRITIQUE = re.compile(r"\bcritique[^\w\n]*?:(.*?)(?=^[^\w\n]*verdict\b|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
 _CRITIQUE_LABEL = re.compile(r"\bcritique\b", re.IGNORECASE)
+_LOW_WORD = re.compile(r"\bLOW\b")
 _DECORATION = " \t\r\n*_`\"'.,{}[]()"
 
 
@@ -87,15 +89,30 @@ def parse_hint(text: str) -> str:
 
 
 def parse_verdict(text: str) -> Verdict:
-    """The one verdict on the `VERDICT:` lines. Raises `ReplyError` if there is none, or several, or another word."""
+    """The one verdict on the lines that begin with `VERDICT:`.
+
+    Raises `ReplyError` if there is none, or several, or another word. What is in doubt is no approval: a reply that
+    says HIGH must not speak of a verdict anywhere else (it may be a quoted one), nor say LOW.
+    """
+    _refuse_verdict_in_thinking(text)
     text = _visible(text)
     lines = _VERDICT.findall(text)
     values = {_CRITIQUE_LABEL.split(line, maxsplit=1)[0].strip(_DECORATION).upper() for line in lines}
     if len(values) != 1 or not values <= set(Quality):
         found = ", ".join(repr(value[:40]) for value in sorted(values)[:4]) or "none"
         raise ReplyError(f"expected one VERDICT: HIGH or VERDICT: LOW, found {found}")
+    quality = Quality(values.pop())
+    if quality is Quality.HIGH and (len(_VERDICT_WORD.findall(text)) > 1 or _LOW_WORD.search(text)):
+        raise ReplyError("expected one VERDICT: HIGH, found more: the reply speaks of another verdict or says LOW too")
     critique = match[1] if (match := _CRITIQUE.search(text)) else ""
-    return Verdict(Quality(values.pop()), critique.strip(_DECORATION)[:MAX_CRITIQUE_CHARS], VerdictSource.JUDGE)
+    return Verdict(quality, critique.strip(_DECORATION)[:MAX_CRITIQUE_CHARS], VerdictSource.JUDGE)
+
+
+def _refuse_verdict_in_thinking(text: str) -> None:
+    """Raise `ReplyError` for a verdict before a closing tag that was never opened: quoted text may have closed it."""
+    before, closing, _ = text.rpartition("</")
+    if closing and _THINKING_END.search(text) and not _THINKING_START.search(text) and _VERDICT_WORD.search(before):
+        raise ReplyError("there is a verdict before the end of a thinking block that was never begun")
 
 
 def _visible(text: str) -> str:
