@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 import random
@@ -395,11 +396,11 @@ def test_a_missing_variable_is_named_at_construction():
         OpenAIBackend("m")
 
 
-@pytest.mark.parametrize("key", [KEY, "hf_planted", "gsk_planted"])
+@pytest.mark.parametrize("key", [KEY, "hf_planted", "gsk_planted", "AKIAPLANTED"])
 def test_a_key_given_instead_of_a_variable_name_is_not_repeated(key):
     with pytest.raises(ConfigError, match="name of the variable") as caught:
         OpenAIBackend("m", base_url="http://localhost:1/v1", api_key_env=key)
-    assert "planted" not in str(caught.value)
+    assert "planted" not in str(caught.value).lower()
 
 
 @pytest.mark.parametrize("key", ["", "  \n", "planted\x07key", "planted\nkey", "plantéd"])
@@ -410,7 +411,7 @@ def test_a_key_that_cannot_be_sent_is_refused_without_repeating_it(monkeypatch, 
     assert "plant" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["http://me:planted@localhost/v1", "http://localhost/v1?key=planted"])
+@pytest.mark.parametrize("url", ["http://me:planted@localhost/v1", "me:planted@localhost/v1", "http://localhost/v1?key=planted"])
 def test_a_url_that_may_hold_a_secret_is_refused_without_repeating_it(url):
     with pytest.raises(ConfigError, match="api_key_env") as caught:
         OpenAIBackend("m", base_url=url)
@@ -439,3 +440,27 @@ def test_a_wrong_setting_is_refused_at_construction(wrong):
 def test_an_empty_model_name_is_refused():
     with pytest.raises(ConfigError, match="model name is empty"):
         OpenAIBackend("", base_url="http://localhost:1/v1")
+
+
+def test_a_key_that_the_endpoint_echoes_in_its_reply_is_taken_out(server, monkeypatch):
+    monkeypatch.setenv("MENTOR_KEY_HERE", KEY)
+    server.plays = [play(200, completion(f"Your header was Bearer {KEY}."))]
+    backend = OpenAIBackend("m", base_url=server.url, api_key_env="MENTOR_KEY_HERE")
+    assert ask(backend).text == "Your header was Bearer [key]."
+    backend.close()
+
+
+def test_a_backend_that_is_dropped_leaves_no_thread(server):
+    def requests():
+        return [thread for thread in threading.enumerate() if thread.name == "mentor-requests" and thread.is_alive()]
+
+    before = len(requests())
+    backend = OpenAIBackend("m", base_url=server.url)
+    ask(backend)
+    assert len(requests()) == before + 1
+    del backend
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while len(requests()) > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(requests()) == before

@@ -20,7 +20,7 @@ def read_key(name: str | None) -> str:
     if name is None:
         return PLACEHOLDER_KEY
     if name not in os.environ:
-        shown = name if re.fullmatch(r"[A-Z][A-Z0-9_]*", name) else "(not shown: it may be a key itself)"
+        shown = name if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", name) else "(not shown: it may be a key itself)"
         raise ConfigError(
             f"the environment variable {shown} is not set; api_key_env must be the name of the variable that holds "
             "the mentor's key"
@@ -54,7 +54,7 @@ def check_base_url(base_url: str | None) -> None:
     if base_url is None:
         return
     parts = urlsplit(base_url)
-    if parts.username is not None or parts.password is not None or parts.query:
+    if "@" in base_url or parts.query:
         raise ConfigError("base_url must hold no user name, password or query; name the key's variable in api_key_env")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"base_url is {base_url!r}; expected a URL such as http://localhost:8000/v1")

@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 import openai
 
-from trl_mentor.backends.endpoint import check_base_url, check_numbers, checked_body, own_headers, read_key
+from trl_mentor.backends.endpoint import (
+    PLACEHOLDER_KEY,
+    check_base_url,
+    check_numbers,
+    checked_body,
+    own_headers,
+    read_key,
+)
 from trl_mentor.backends.retry import retry_delay
 from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.records import Message, Reply, Role, Usage
@@ -45,7 +54,7 @@ class OpenAIBackend:
         base_url: str | None = None,
         api_key_env: str | None = None,
         temperature: float = 0.7,
-        max_tokens: int = 1024,
+        max_tokens: int = 4096,
         max_retries: int = 2,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
@@ -108,10 +117,8 @@ class OpenAIBackend:
             return
         with suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(self._cancel_and_close(), loop).result(_GRACE)
-        loop.call_soon_threadsafe(loop.stop)
+        _stop(loop)
         thread.join(_GRACE)
-        if not thread.is_alive():
-            loop.close()
 
     async def _cancel_and_close(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -125,8 +132,9 @@ class OpenAIBackend:
             raise BackendError("the backend is closed")
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="mentor-requests", daemon=True)
+            self._thread = threading.Thread(target=_serve, args=(self._loop,), name="mentor-requests", daemon=True)
             self._thread.start()
+            weakref.finalize(self, _stop, self._loop)
         return self._loop
 
     async def _ask(self, messages: Sequence[Message], timeout: float) -> Reply:
@@ -141,7 +149,8 @@ class OpenAIBackend:
     async def _try_repeatedly(self, messages: Sequence[Message], deadline: float) -> Reply:
         for attempt in range(self._settings["max_retries"] + 1):
             try:
-                return _read_reply(await self._send(messages, deadline))
+                reply = _read_reply(await self._send(messages, deadline))
+                return replace(reply, text=self._without_key(reply.text))
             # ValueError: a body that is not JSON, or messages that cannot be encoded.
             except (openai.OpenAIError, ValueError) as error:
                 failure, delay = self._describe(error), retry_delay(error, attempt)
@@ -172,7 +181,24 @@ class OpenAIBackend:
             text = f"could not be reached: {error} {error.__cause__ or ''}"
         else:
             text = f"cannot be asked: {type(error).__name__}: {error}"
-        return f"{self._client.base_url} {text.replace(self._client.api_key, '[key]')[:400].rstrip()}"
+        return f"{self._client.base_url} {self._without_key(text)[:400].rstrip()}"
+
+    def _without_key(self, text: str) -> str:
+        key = self._client.api_key
+        return text if key == PLACEHOLDER_KEY else text.replace(key, "[key]")
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until it is stopped. Refers to no backend, so that one that is dropped can be collected."""
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    with suppress(RuntimeError):  # it is closed already
+        loop.call_soon_threadsafe(loop.stop)
 
 
 def _read_reply(completion: object) -> Reply:
