@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -118,9 +119,34 @@ def test_hint_reads_standard_input(endpoint, monkeypatch, capsys):
     assert "It is 6." in capsys.readouterr().out
 
 
+def hint_process(endpoint: Endpoint, *words: str, **options: object) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "trl_mentor.cli.main", "hint", "--base-url", endpoint.url, "--model", "m", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def test_hint_ends_quietly_when_nobody_reads_on(endpoint, tmp_path):
+    file = tmp_path / "failure.json"
+    file.write_text(json.dumps(FAILURE | {"attempts": ["long " * 100_000]}))
+    with hint_process(endpoint, "--input", str(file), "--json") as process:
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr.read() == b""
+
+
+def test_hint_writes_what_the_terminal_cannot_show_as_escapes(endpoint):
+    with hint_process(
+        endpoint, "--question", "caf\u00e9?", "--attempt", "no", env=os.environ | {"PYTHONIOENCODING": "ascii"}
+    ) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert b"caf\\xe9?" in out
+
+
 @pytest.mark.parametrize(
     ("failure", "complaint"),
     [
+        ('{"question": "q", "attempts": [{"text": "a", "reward": 1%s}]}' % ("0" * 400), "ordinary size"),
         ("not json", "not JSON"),
         ("[1]", "must be a JSON object"),
         ('{"question": " ", "attempts": ["a"]}', "question must be a text"),

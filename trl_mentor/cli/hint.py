@@ -129,8 +129,8 @@ def _read_attempt(number: int, attempt: Any) -> Attempt:
     if unknown:
         raise ConfigError(f"unknown field(s) {unknown} in {where}; expected text, reward and truncated")
     reward, truncated = attempt.get("reward"), attempt.get("truncated", False)
-    if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float)):
-        raise ConfigError(f"{where}.reward must be a number or null, got {_kind(reward)}")
+    if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float) or abs(reward) > 1e9):
+        raise ConfigError(f"{where}.reward must be a number of ordinary size or null, got {_kind(reward)}")
     if not isinstance(truncated, bool):
         raise ConfigError(f"{where}.truncated must be true or false, got {_kind(truncated)}")
     return Attempt(attempt["text"], reward, truncated)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
+import signal
 import sys
 from importlib import import_module
 from importlib.metadata import version
@@ -28,9 +31,18 @@ def main(argv: list[str] | None = None) -> int:
     if command is None:
         parser.print_help()
         return 2
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a model may write what the terminal has no character for
     try:
         code: int = import_module(COMMANDS[command][0]).main(argv[1:])
+        sys.stdout.flush()
     except ConfigError as error:
+        print(f"trl-mentor {command}: error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # whoever read the output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
         print(f"trl-mentor {command}: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
