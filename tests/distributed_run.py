@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from dataclasses import asdict
 from pathlib import Path
 
 import tiny
 
+from trl_mentor import Mentor, ScriptedBackend
 from trl_mentor.strategies.resample import ResampleStrategy
 
 
 def main(out: Path, options: dict) -> None:
     hard = set(options.pop("hard"))
     reroll = tuple(options.pop("reroll", [1.0, 0.0]))
-    reward = tiny.HardRowsFail(reroll, rerolls=bool(hard) and options.get("mentor_strategy") != "none")
-    broken_on = options.pop("strategy_raises", False)
-    if broken_on:
+    rerolls = bool(hard) and options.get("mentor_strategy") != "none" and "mentor" not in options
+    reward = tiny.HardRowsFail(reroll, rerolls=rerolls)
+    if options.pop("strategy_raises", False):
         options["strategy"] = BrokenStrategy()
+    if "mentor" in options:
+        options["mentor"] = Mentor(ScriptedBackend(MENTORS[options["mentor"]]), deadline=1.0)
     trainer = tiny.trainer(
         out / "run", reward=reward, data=tiny.dataset(8, hard=lambda i: i in hard), log_completions=True, **options
     )
@@ -38,6 +42,17 @@ def main(out: Path, options: dict) -> None:
         "log": trainer.state.log_history,
     }
     (out / f"rank{rank}.json").write_text(json.dumps(seen))
+
+
+def hang(role, messages):
+    threading.Event().wait(600)
+
+
+def refuse(role, messages):
+    raise ConnectionError("no route to mentor")
+
+
+MENTORS = {"hangs": hang, "raises": refuse}
 
 
 class BrokenStrategy(ResampleStrategy):

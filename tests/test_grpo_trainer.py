@@ -5,17 +5,19 @@ from __future__ import annotations
 import copy
 import math
 import threading
+import time
 
 import pandas as pd
 import pytest
 import tiny
 import torch
 from datasets import Dataset
+from transformers import ProcessorMixin
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_mentor import Mentor, MentorGRPOTrainer, ScriptedBackend, read_journal
 from trl_mentor.errors import ConfigError
-from trl_mentor.records import HintOrigin, RerollOutcome, Role
+from trl_mentor.records import HintOrigin, Reply, RerollOutcome, Role, Usage
 from trl_mentor.strategies.resample import ResampleStrategy
 
 HARD = [row for row in range(16) if row // 4 in (1, 3)]
@@ -222,6 +224,30 @@ def test_evaluation_never_mentors(tmp_path):
     assert list(read_journal(tmp_path)) == []
 
 
+def test_evaluation_never_mentors_although_generation_leaves_the_model_in_training_mode(tmp_path):
+    class LeavesTrainingMode(tiny.Recorder):
+        """As TRL's continuous batching does."""
+
+        def _generate_single_turn(self, *args, **kwargs):
+            generated = super()._generate_single_turn(*args, **kwargs)
+            self.model.train()
+            return generated
+
+    reward = tiny.HardRowsFail((0.0,))
+    trainer = tiny.trained(
+        tmp_path,
+        cls=LeavesTrainingMode,
+        reward=reward,
+        eval_dataset=tiny.dataset(4),
+        per_device_eval_batch_size=16,
+        eval_strategy="steps",
+        eval_steps=1,
+    )
+    assert [len(call["completions"]) for call in reward.calls] == [16, 8, 16]
+    assert trainer.mentor_totals.batches == 1
+    assert len(read_journal(tmp_path)) == 2
+
+
 def test_training_with_evaluation_in_between_keeps_the_hint_column_aligned(tmp_path):
     reward = tiny.HardRowsFail(reroll=(0.0,))  # whichever roll a call is, hard rows fail
     trainer = tiny.trained(
@@ -317,13 +343,63 @@ def test_a_named_verifier_decides_although_a_format_reward_is_positive(tmp_path)
     [
         ({"mentor_success_rewards": ["acuracy"]}, "'acuracy', which is not one of the reward functions"),
         ({"mentor_answer_column": "gold"}, "'gold', but the training data set has the columns"),
-        ({"mentor_model": "m"}, "both mentor= and mentor_model"),
+        ({"mentor_model": "m"}, "both mentor= and mentor_model,"),
+        ({"mentor_deadline": 5.0}, "both mentor= and mentor_deadline,"),
+        ({"mentor_extra_body": {"a": 1}}, "both mentor= and mentor_extra_body"),
         ({"mentor_hint_template": "Hint only: {hint}"}, "question"),
+        ({"strategy": ResampleStrategy()}, "both mentor= and strategy="),
     ],
 )
 def test_wrong_settings_are_refused_at_construction(tmp_path, options, words):
     with pytest.raises(ConfigError, match=words):
         tiny.trainer(tmp_path, mentor=tiny.mentor(), **options)
+
+
+@pytest.mark.parametrize("name", ["mentor_strategy", "mentor_hint_template", "mentor_model"])
+def test_settings_that_a_strategy_object_makes_void_are_refused(tmp_path, name):
+    value = {"mentor_strategy": "none", "mentor_hint_template": "{question}{hint}", "mentor_model": "m"}[name]
+    with pytest.raises(ConfigError, match=f"both strategy= and {name}"):
+        tiny.trainer(tmp_path, strategy=ResampleStrategy(), **{name: value})
+
+
+def test_one_script_may_run_the_control_with_its_mentor_given(tmp_path):
+    trainer = tiny.trained(tmp_path, mentor=tiny.mentor(), mentor_strategy="resample")
+    assert trainer.mentor_totals.rescued == 2
+    assert trainer.mentor_totals.calls == 0
+
+
+def test_several_rewards_without_a_named_verifier_are_warned_about(tmp_path, caplog):
+    def tidy(completions, **kwargs):
+        return [0.5] * len(completions)
+
+    tiny.trainer(tmp_path, reward=[tidy, tiny.HardRowsFail()])
+    assert "mentor_success_rewards" in caplog.text
+    caplog.clear()
+    tiny.trainer(tmp_path, reward=[tidy, tiny.HardRowsFail()], mentor_success_rewards=["verifier"])
+    assert "mentor_success_rewards" not in caplog.text
+
+
+def test_a_data_set_without_an_answer_is_warned_about(tmp_path, caplog):
+    tiny.trainer(tmp_path, data=tiny.dataset().rename_column("answer", "key"))
+    assert "mentor_answer_column" in caplog.text
+
+
+def test_multimodal_processors_are_refused_with_the_way_out(tmp_path):
+    class TextAndImages(ProcessorMixin):
+        def __init__(self, tokenizer):
+            self.tokenizer = tokenizer
+
+    model = tiny.model()
+    model.config.image_token_id = 3
+    with pytest.raises(NotImplementedError, match="AutoTokenizer"):
+        MentorGRPOTrainer(
+            model,
+            tiny.HardRowsFail(),
+            tiny.config(tmp_path),
+            tiny.dataset(),
+            processing_class=TextAndImages(tiny.tokenizer()),
+            mentor=tiny.mentor(),
+        )
 
 
 def test_a_strategy_that_needs_a_mentor_says_how_to_give_it_one(tmp_path):
@@ -410,6 +486,137 @@ def test_unscorable_rows_keep_loss_and_advantages_finite_whatever_the_aggregatio
     assert trainer.batches[0]["advantages"][5] == 0
 
 
+def test_completions_that_could_not_be_scored_are_no_attempts_for_the_mentor(tmp_path):
+    def verifier(prompts, hard, **kwargs):
+        return [(None if i % 4 == 2 else 0.0) if is_hard else float(i % 2) for i, is_hard in enumerate(hard)]
+
+    tiny.trained(tmp_path, reward=verifier)
+    journal = read_journal(tmp_path)
+    assert [[attempt.reward for attempt in item.group.attempts] for item in journal] == [[0.0] * 3] * 2
+    assert journal[0].successes == (0.0, 0.0, None, 0.0)
+
+
+def test_a_hint_that_makes_the_prompt_too_long_costs_its_group_and_not_the_run(tmp_path):
+    def short_hint_for_the_first(role, messages):
+        hint = "w30" if "w1 w1" in str(messages) else "w30 w31 w32 w33 w34 w35"
+        return {Role.ATTRIBUTION: "- w1", Role.GENERATION: hint}.get(role, "VERDICT: HIGH\nCRITIQUE: fine")
+
+    model = tiny.model()
+    model.config.max_position_embeddings = 14  # hint of one word: 6 tokens, of six words: 11; completion: 6
+    trainer = tiny.Recorder(
+        model,
+        reward_funcs=tiny.HardRowsFail(),
+        args=tiny.config(tmp_path),
+        train_dataset=tiny.dataset(),
+        processing_class=tiny.tokenizer(),
+        mentor=Mentor(ScriptedBackend(short_hint_for_the_first)),
+    )
+    trainer.train()
+    first, second = read_journal(tmp_path)
+    assert first.outcome is RerollOutcome.RESCUED
+    assert second.outcome is RerollOutcome.SKIPPED
+    assert second.guidance.origin is HintOrigin.FAILED
+    assert "too long" in second.guidance.reason
+
+
+def test_a_strategy_decides_which_rows_of_a_rerolled_group_are_trained(tmp_path):
+    class OneNewRow(ResampleStrategy):
+        name = "one_new_row"
+
+        def merge(self, original, rerolled):
+            return [*original[:-1], rerolled[-1]]
+
+    plain = tiny.trained(tmp_path / "a", mentor_strategy="none", reward=tiny.HardRowsFail(rerolls=False))
+    mixed = tiny.trained(tmp_path / "b", strategy=OneNewRow(), reward=tiny.HardRowsFail((1.0,)))
+    assert changed_rows(plain, mixed) == [7, 15]
+    assert mixed.batches[0]["advantages"][4:8].tolist() == pytest.approx([-0.5, -0.5, -0.5, 1.5], abs=1e-3)
+
+
+def test_the_mentor_is_told_which_attempts_were_cut_off(tmp_path):
+    class EveryOtherIsCutOff(tiny.Recorder):
+        def _generate_single_turn(self, prompt_ids, *args, **kwargs):
+            completions = [[12, 13, 14, 15, 16, 17] if i % 2 else [12, 13, 1] for i in range(len(prompt_ids))]
+            return completions, None
+
+    tiny.trained(tmp_path, cls=EveryOtherIsCutOff)
+    attempts = read_journal(tmp_path)[0].group.attempts
+    assert [attempt.truncated for attempt in attempts] == [False, True, False, True]
+
+
+def test_steps_successes_and_seconds_are_counted(tmp_path):
+    def slow(role, messages):
+        time.sleep(0.05)
+        return {Role.ATTRIBUTION: "- w1", Role.GENERATION: tiny.HINT}.get(role, "VERDICT: HIGH\nCRITIQUE: fine")
+
+    trainer = tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(slow)), max_steps=2)
+    assert [item.step for item in read_journal(tmp_path)] == [0, 0, 1, 1]
+    logged = trainer.state.log_history[0]
+    assert (logged["mentor/reroll_completions"], logged["mentor/reroll_successes"]) == (8, 4)
+    assert logged["mentor/calls"] == 6
+    assert logged["mentor/seconds"] >= 0.15
+    assert logged["mentor/reroll_seconds"] > 0
+
+
+def test_a_reward_at_the_threshold_is_a_failure_also_in_single_precision(tmp_path):
+    def tidy_only(completions, **kwargs):
+        return [0.1] * len(completions)
+
+    trainer = tiny.trained(tmp_path, reward=tidy_only, mentor_success_threshold=0.1)
+    assert trainer.mentor_totals.collapsed == 4
+
+
+def test_reward_functions_that_edit_what_they_are_shown_change_nothing_that_is_trained(tmp_path):
+    class Edits(tiny.HardRowsFail):
+        def __call__(self, prompts, completions, completion_ids, clue, **kwargs):
+            values = super().__call__(prompts=list(prompts), completions=list(completions), **kwargs)
+            for prompt, completion, ids, words in zip(prompts, completions, completion_ids, clue, strict=True):
+                prompt.extend(completion)
+                completion.clear()
+                ids.pop()
+                words.pop()
+            completions.clear()
+            return values
+
+    data = tiny.dataset(conversational=True)
+    data = data.add_column("clue", [["only one"]] * 8)
+    honest = tiny.trained(tmp_path / "a", data=data)
+    edited = tiny.trained(tmp_path / "b", data=data, reward=Edits())
+    assert edited.mentor_totals.rescued == 2
+    assert tiny.rows(edited.batches[0]) == tiny.rows(honest.batches[0])
+    assert [i.group.question for i in read_journal(tmp_path / "b")] == ["w1 w1", "w3 w3"]
+    assert edited.state.log_history[0]["loss"] == honest.state.log_history[0]["loss"]
+
+
+def test_a_hint_with_a_special_token_of_the_policy_costs_its_group(tmp_path):
+    def ends_the_turn(role, messages):
+        hint = "w30 <eos> w31" if "w1 w1" in str(messages) else tiny.HINT
+        return {Role.ATTRIBUTION: "- w1", Role.GENERATION: hint}.get(role, "VERDICT: HIGH\nCRITIQUE: fine")
+
+    tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(ends_the_turn)))
+    first, second = read_journal(tmp_path)
+    assert (first.outcome, second.outcome) == (RerollOutcome.SKIPPED, RerollOutcome.RESCUED)
+    assert "<eos>" in first.guidance.reason
+
+
+@pytest.mark.parametrize("usage", [None, Usage(None, None), Usage("12", "3"), Usage(1.5, -2), Usage(10**400, True)])
+def test_a_backend_that_counts_nonsense_is_taken_to_have_counted_nothing(tmp_path, usage):
+    def reply(role, messages):
+        text = {Role.ATTRIBUTION: "- w1", Role.GENERATION: tiny.HINT}.get(role, "VERDICT: HIGH\nCRITIQUE: fine")
+        return Reply(text, usage)
+
+    trainer = tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(reply)))
+    totals = trainer.mentor_totals
+    assert (totals.rescued, totals.mentor_prompt_tokens, totals.mentor_completion_tokens) == (2, 0, 0)
+    assert read_journal(tmp_path).to_dataset()["mentor_prompt_tokens"][:] == [0, 0]
+
+
+def test_a_misspelt_answer_column_of_a_stream_is_an_error_at_the_first_batch(tmp_path):
+    stream = tiny.dataset().to_iterable_dataset().map(lambda row: row)
+    trainer = tiny.trainer(tmp_path, data=stream, mentor_answer_column="anwser")
+    with pytest.raises(ConfigError, match="anwser"):
+        trainer.train()
+
+
 def test_asynchronous_reward_functions_score_rerolls_too(tmp_path):
     inner = tiny.HardRowsFail()
 
@@ -421,8 +628,15 @@ def test_asynchronous_reward_functions_score_rerolls_too(tmp_path):
     assert [call["roll"] for call in inner.calls] == ["first", "second"]
 
 
-def test_a_stream_of_prompts_is_mentored_with_its_answers(tmp_path):
-    tiny.trained(tmp_path, data=tiny.dataset().to_iterable_dataset())
+@pytest.mark.parametrize("column", ["answer", "solution"])
+def test_a_stream_of_prompts_is_mentored_with_its_answers(tmp_path, column):
+    def verifier(prompts, hard, **kwargs):
+        return [0.0 if is_hard else float(i % 2) for i, is_hard in enumerate(hard)]
+
+    stream = tiny.dataset().rename_column("answer", "key").to_iterable_dataset()
+    stream = stream.map(lambda row: {column: row["key"]})
+    assert stream.column_names is None
+    tiny.trained(tmp_path, data=stream, reward=verifier)
     assert [item.group.answer for item in read_journal(tmp_path)] == ["answer-1", "answer-3"]
 
 

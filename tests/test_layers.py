@@ -47,6 +47,7 @@ LAYERS = {
     "grpo_trainer": 5,
     "guards": 5,
     "intervene": 5,
+    "rows": 5,
     "cli": 6,
     "demo": 6,
 }

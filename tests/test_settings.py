@@ -19,6 +19,14 @@ from trl_mentor.settings import MentorArguments
         ("mentor_max_concurrency", 0),
         ("mentor_attempt_budget", 0),
         ("mentor_max_retry", [1]),
+        ("mentor_extra_body", "not json"),
+        ("mentor_max_retry", 2.0),
+        ("mentor_success_threshold", "0.5"),
+        ("mentor_success_threshold", float("inf")),
+        ("mentor_success_rewards", "verifier"),
+        ("mentor_hint_template", None),
+        ("mentor_hint_template", "Hint: {hint}"),
+        ("mentor_extra_body", "[1]"),
         ("mentor_call_timeout", True),
         ("mentor_temperature", "hot"),
     ],
@@ -32,3 +40,8 @@ def test_a_wrong_setting_is_refused_with_its_name_and_value(name, value):
 def test_the_defaults_are_the_papers():
     settings = MentorArguments()
     assert (settings.mentor_max_retry, settings.mentor_max_refine, settings.mentor_success_threshold) == (2, 2, 0.0)
+
+
+def test_an_object_for_every_request_may_be_given_as_text():
+    settings = MentorArguments(mentor_extra_body='{"chat_template_kwargs": {"enable_thinking": false}}')
+    assert settings.mentor_extra_body == {"chat_template_kwargs": {"enable_thinking": False}}

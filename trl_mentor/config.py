@@ -33,8 +33,8 @@ def mentor_arguments(args: GRPOConfig | None) -> MentorArguments:
 
 def check_deadline(deadline: float, ddp_timeout: float) -> None:
     """Raise `ConfigError` unless a batch of hints ends well before the other ranks give up waiting."""
-    if deadline >= ddp_timeout:
+    if deadline > 0.9 * ddp_timeout:
         raise ConfigError(
             f"the mentor's deadline is {deadline:g} s, but the ranks that wait for its hints give up after "
-            f"ddp_timeout={ddp_timeout:g} s; lower the deadline or raise ddp_timeout"
+            f"ddp_timeout={ddp_timeout:g} s; keep the deadline below nine tenths of it, or raise ddp_timeout"
         )

@@ -8,32 +8,60 @@ from trl_mentor.backends.base import Backend
 from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Message, Reply, Role
-from trl_mentor.settings import BackendKind, MentorArguments, StrategyKind
+from trl_mentor.settings import BackendKind, MentorArguments, StrategyKind, json_object
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
 from trl_mentor.strategies.none import NoneStrategy
 from trl_mentor.strategies.resample import ResampleStrategy
 
+MENTOR_SETTINGS = (
+    "mentor_backend",
+    "mentor_model",
+    "mentor_base_url",
+    "mentor_api_key_env",
+    "mentor_temperature",
+    "mentor_max_tokens",
+    "mentor_extra_body",
+    "mentor_domain",
+    "mentor_templates_dir",
+    "mentor_max_retry",
+    "mentor_max_refine",
+    "mentor_ablation",
+    "mentor_attempt_budget",
+    "mentor_max_concurrency",
+    "mentor_call_timeout",
+    "mentor_deadline",
+)
+"""The settings that only `build_mentor` reads."""
 
-def build_strategy(settings: MentorArguments, mentor: Mentor | None, *, is_main: bool) -> Strategy:
-    """The strategy that the settings name, with `mentor` or, if it is None, the one that they describe."""
+STRATEGY_SETTINGS = (*MENTOR_SETTINGS, "mentor_strategy", "mentor_hint_template")
+"""The settings that only `build_strategy` reads."""
+
+
+def build_strategy(
+    settings: MentorArguments, mentor: Mentor | None, *, is_main: bool, device: str | None = None
+) -> Strategy:
+    """The strategy that the settings name, with `mentor` or, if it is None, the one that they describe.
+
+    A strategy that asks no mentor does not use `mentor`, so that one script can run a method and its controls.
+    """
     match StrategyKind(settings.mentor_strategy):
         case StrategyKind.RESAMPLE:
             return ResampleStrategy()
         case StrategyKind.NONE:
             return NoneStrategy()
         case StrategyKind.MENTOR:
-            mentor = build_mentor(settings, is_main=is_main) if mentor is None else mentor
+            mentor = build_mentor(settings, is_main=is_main, device=device) if mentor is None else mentor
             return MentorStrategy(mentor, hint_template=settings.mentor_hint_template)
 
 
-def build_mentor(settings: MentorArguments, *, is_main: bool = True) -> Mentor:
+def build_mentor(settings: MentorArguments, *, is_main: bool = True, device: str | None = None) -> Mentor:
     """The mentor that the settings describe. Raises `ConfigError` if they do not name a model.
 
-    Only the main process asks the mentor, so only there does `is_main` make it load a local model.
+    Only the main process asks the mentor, so only there does `is_main` make it load a local model, onto `device`.
     """
     return Mentor(
-        build_backend(settings, is_main=is_main),
+        build_backend(settings, is_main=is_main, device=device),
         domain=settings.mentor_domain,
         templates_dir=settings.mentor_templates_dir,
         max_retry=settings.mentor_max_retry,
@@ -46,7 +74,7 @@ def build_mentor(settings: MentorArguments, *, is_main: bool = True) -> Mentor:
     )
 
 
-def build_backend(settings: MentorArguments, *, is_main: bool = True) -> Backend:
+def build_backend(settings: MentorArguments, *, is_main: bool = True, device: str | None = None) -> Backend:
     """The backend that the settings describe; its SDK is imported here and only if it is asked for."""
     if settings.mentor_model is None:
         raise ConfigError(
@@ -60,6 +88,7 @@ def build_backend(settings: MentorArguments, *, is_main: bool = True) -> Backend
 
         return TransformersBackend(
             settings.mentor_model,
+            device=device,
             temperature=settings.mentor_temperature,
             max_new_tokens=settings.mentor_max_tokens,
         )
@@ -71,6 +100,7 @@ def build_backend(settings: MentorArguments, *, is_main: bool = True) -> Backend
         api_key_env=settings.mentor_api_key_env,
         temperature=settings.mentor_temperature,
         max_tokens=settings.mentor_max_tokens,
+        extra_body=json_object("mentor_extra_body", settings.mentor_extra_body),
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
 from trl_mentor.callback import MentorCallback
@@ -16,21 +19,16 @@ from trl_mentor.collapse import SuccessRule, group_states
 from trl_mentor.config import check_deadline, mentor_arguments
 from trl_mentor.contract import Generated, check_contract
 from trl_mentor.counters import Counters, batch_metrics, count_states
-from trl_mentor.errors import ConfigError
+from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
 from trl_mentor.factory import build_strategy
-from trl_mentor.guards import (
-    answer_column,
-    refuse_images,
-    refuse_options,
-    refuse_two_mentors,
-    warn_if_success_is_a_sum,
-)
-from trl_mentor.intervene import GroupReader, Member, Request, intervene
+from trl_mentor.guards import answer_columns, check_arguments, refuse_multimodal, warn_if_success_is_a_sum
+from trl_mentor.intervene import GroupReader, Member, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
-from trl_mentor.records import Row
+from trl_mentor.records import Lesson, Prompt, Row
 from trl_mentor.reroll import local_rows
+from trl_mentor.rows import aligned, rows_of, spliced
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
 
@@ -63,16 +61,12 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self, *args: Any, mentor: Mentor | None = None, strategy: Strategy | None = None, **kwargs: Any
     ) -> None:
         given = inspect.signature(GRPOTrainer.__init__).bind_partial(self, *args, **kwargs).arguments
-        refuse_options(given)
-        refuse_images(getattr(given.get("train_dataset"), "column_names", None))
         settings = mentor_arguments(given.get("args"))
-        if mentor is not None:
-            refuse_two_mentors(settings)
-            if strategy is not None:
-                raise ConfigError("got both mentor= and strategy=; pass MentorStrategy(mentor) as the strategy alone")
+        zero3 = is_deepspeed_zero3_enabled()
+        check_arguments(given, settings, mentor=mentor, strategy=strategy, zero3=zero3)
         super().__init__(*args, **kwargs)
         if self._is_vlm:
-            raise NotImplementedError("MentorGRPOTrainer does not support multimodal processors (processing_class)")
+            refuse_multimodal()
         columns = getattr(self.train_dataset, "column_names", None)
         warn_if_success_is_a_sum(self.reward_func_names, settings)
         self.success_rule = SuccessRule.from_names(
@@ -81,30 +75,51 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             success_rewards=settings.mentor_success_rewards or (),
             threshold=settings.mentor_success_threshold,
         )
-        is_main = self.accelerator.is_main_process
-        self.strategy = strategy if strategy is not None else build_strategy(settings, mentor, is_main=is_main)
+        if strategy is None:
+            main, device = self.accelerator.is_main_process, str(self.accelerator.device)
+            strategy = build_strategy(settings, mentor, is_main=main, device=device)
+        self.strategy = strategy
         if isinstance(self.strategy, MentorStrategy):
             check_deadline(self.strategy.mentor.deadline, self.args.ddp_timeout)
         self.mentor_totals = Counters()
         """What happened since the run began, over all ranks; a resumed run continues it."""
         self.journal = self._open_journal()
         self._exchange = Exchange(self.accelerator)
-        self._reader = GroupReader(rule=self.success_rule, answer_column=answer_column(settings, columns))
+        self._settings = settings
+        self._reader: GroupReader | None = None if columns is None else self._read_with(columns)
+        self._evaluating = False
+        self._training_batch = False
         self._batch_inputs: list[dict[str, Any]] = []
+        self._examples: dict[int, dict[str, Any]] = {}
         self._batch_rewards: torch.Tensor | None = None
         self._batch_hints: list[str] = []
         self._bind_callback()
 
+    def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
+        # `model.training` does not tell: continuous batching leaves the model in training mode when it has generated.
+        self._evaluating = True
+        try:
+            return super().prediction_step(*args, **kwargs)
+        finally:
+            self._evaluating = False
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        self._batch_inputs = inputs
+        self._training_batch = self.model.training and not self._evaluating
+        if self._training_batch:
+            # Reward functions may edit what they are shown, and the first scoring comes before the re-roll.
+            start, size = self._exchange.rank * len(inputs), self.num_generations
+            self._batch_inputs = inputs
+            self._examples = {i: deepcopy(row) for i, row in enumerate(inputs) if (start + i) % size == 0}
+            if self._reader is None:  # a stream, whose columns show with its first rows
+                self._reader = self._read_with(inputs[0])
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         return output
 
     def _generate(self, prompts: list[Any]) -> Generated:
         first = Generated._make(super()._generate(prompts))
-        if not self.model.training:
+        if not self._training_batch:
             return first
-        rewards = super()._calculate_rewards(self._batch_inputs, prompts, first.completions, first.completion_ids)
+        rewards = self._score(self._batch_inputs, prompts, first)
         rule, size = self.success_rule, self.num_generations
         states = group_states([rule.value(row) for row in rewards.tolist()], size, rule.threshold)
         tokens = self._exchange.total(sum(len(ids) for ids in first.completion_ids))
@@ -123,11 +138,12 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def _calculate_rewards(
         self, inputs: list[Any], prompts: list[Any], completions: list[Any], completion_ids_list: list[list[int]]
     ) -> torch.Tensor:
-        if not self.model.training:
+        if not self._training_batch:
             rewards: torch.Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
             self._batch_hints = [""] * len(prompts)
         else:
-            assert self._batch_rewards is not None  # `_generate` of this batch has just scored it
+            if self._batch_rewards is None:
+                raise ContractError("TRL asks for the rewards of a batch before it has generated it")
             rewards, self._batch_rewards = self._batch_rewards, None
         if self.log_completions:
             self._pending_extra_logs[HINT_COLUMN] = list(self._batch_hints)
@@ -138,11 +154,17 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     ) -> tuple[Generated, torch.Tensor, Counters]:
         """Re-roll the selected groups; returns the batch of this rank, everybody's rewards, and what happened."""
         size, rank = self.num_generations, self._exchange.rank
+        assert self._reader is not None
         start = rank * len(prompts)
-        logs = _aligned(self._pending_extra_logs, len(prompts))
-        rows = self._rows(first, rewards[start : start + len(prompts)], logs, hints=[None] * len(prompts))
+        logs = aligned(self._pending_extra_logs, len(prompts))
+        rows = rows_of(first, rewards[start : start + len(prompts)], logs, hints=[None] * len(prompts))
         members = [
-            Member(number, prompts[i], self._batch_inputs[i], rows[i], self._is_truncated(rows[i]))
+            Member(
+                number=number,
+                row=rows[i],
+                truncated=self._is_truncated(rows[i]),
+                example=self._examples[i] if number % size == 0 else None,
+            )
             for i, number in local_rows(selected, group_size=size, rank=rank, rows_per_rank=len(prompts))
         ]
         outcome = intervene(
@@ -153,7 +175,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             reader=self._reader,
             reward_names=self.reward_func_names,
             exchange=self._exchange,
-            regenerate=self._regenerate,
+            policy=Policy(regenerate=self._regenerate, objection=self._objection),
         )
         if self.journal is not None:
             for intervention in outcome.interventions:
@@ -167,7 +189,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                     rows[local] = row
         self._batch_hints = [row.hint or "" for row in rows]
         self._write_back_logs(rows)
-        return _spliced(first, rows), rewards, outcome.counters
+        return spliced(first, rows), rewards, outcome.counters
 
     def _regenerate(self, requests: Sequence[Request]) -> list[Row]:
         """Generate and score this rank's share of the re-roll, through TRL's own generation and rewards.
@@ -181,36 +203,40 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         first_logs, first_metrics = self._pending_extra_logs, self._pending_metrics
         self._pending_extra_logs, self._pending_metrics = defaultdict(list), defaultdict(list)
         second = Generated._make(super()._generate([request.sampled_under for request in requests]))
-        rewards = super()._calculate_rewards(
-            [dict(request.member.columns) for request in requests],
-            [request.member.prompt for request in requests],
-            second.completions,
-            second.completion_ids,
-        )
-        logs = _aligned(self._pending_extra_logs, len(requests))
+        examples = [deepcopy(dict(request.example)) for request in requests]
+        rewards = self._score(examples, [example["prompt"] for example in examples], second)
+        logs = aligned(self._pending_extra_logs, len(requests))
         for name, values in self._pending_metrics.items():
             first_metrics[f"mentor/reroll/{name}"].extend(values)
         self._pending_extra_logs, self._pending_metrics = first_logs, first_metrics
         self._metrics["train"].update(kept)
         start = self._exchange.rank * len(requests)
         hints = [request.hint for request in requests]
-        return self._rows(second, rewards[start : start + len(requests)], logs, hints=hints)
+        return rows_of(second, rewards[start : start + len(requests)], logs, hints=hints)
 
-    def _rows(
-        self, generated: Generated, rewards: torch.Tensor, logs: dict[str, list[Any]], *, hints: Sequence[str | None]
-    ) -> list[Row]:
-        return [
-            Row(
-                prompt_ids=generated.prompt_ids[i],
-                completion_ids=generated.completion_ids[i],
-                completion=generated.completions[i],
-                logprobs=None if generated.logprobs is None else generated.logprobs[i],
-                rewards=tuple(values),
-                extra={column: column_values[i] for column, column_values in logs.items()},
-                hint=hints[i],
-            )
-            for i, values in enumerate(rewards.tolist())
-        ]
+    def _score(self, inputs: list[dict[str, Any]], prompts: list[Prompt], generated: Generated) -> torch.Tensor:
+        """Everybody's rewards, shape (rows of all ranks, reward functions); the functions get copies to look at."""
+        rewards: torch.Tensor = super()._calculate_rewards(
+            inputs, *deepcopy((prompts, generated.completions, generated.completion_ids))
+        )
+        return rewards
+
+    def _objection(self, lesson: Lesson, original: Prompt) -> str | None:
+        """Why this policy cannot be re-rolled under a lesson, or None.
+
+        If the plain prompt already exceeds the context, that is no limit for this policy.
+        """
+        special = next((token for token in self._tokenizer.all_special_tokens if token in (lesson.hint or "")), None)
+        if special is not None:
+            return f"the hint holds {special!r}, which is a special token to the policy"
+        lengths = [getattr(self.model.config.get_text_config(), "max_position_embeddings", None)]
+        if self.use_vllm:
+            lengths.append(self.args.vllm_max_model_length)
+        room = min((length for length in lengths if length), default=math.inf) - self.max_completion_length
+        tokens = [len(self._tokenize_prompts([prompt])[0][0]) for prompt in (lesson.prompt, original)]
+        if tokens[0] > room >= tokens[1]:
+            return f"with its hint the prompt has {tokens[0]} tokens, too long for the {room} that the context leaves"
+        return None
 
     def _is_truncated(self, row: Row) -> bool:
         ended = (*self.eos_token_ids, self._tokenizer.pad_token_id)
@@ -220,6 +246,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         """Replace the columns that reward functions logged, so that each row shows its own values."""
         for column in sorted({column for row in rows for column in row.extra}):
             self._pending_extra_logs[column] = [row.extra.get(column) for row in rows]
+
+    def _read_with(self, columns: Iterable[str]) -> GroupReader:
+        return GroupReader(rule=self.success_rule, answer_columns=answer_columns(self._settings, columns))
 
     def _open_journal(self) -> Journal | None:
         if self.strategy.name == "none" or not self.accelerator.is_main_process:
@@ -237,17 +266,3 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             self.add_callback(callbacks[0])
         for callback in callbacks:
             callback.bind(self)
-
-
-def _aligned(logs: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
-    """The logged columns that have one value per row; others cannot be told apart by row and stay as they are."""
-    return {column: values for column, values in logs.items() if len(values) == rows}
-
-
-def _spliced(first: Generated, rows: Sequence[Row]) -> Generated:
-    return first._replace(
-        prompt_ids=[row.prompt_ids for row in rows],
-        completion_ids=[row.completion_ids for row in rows],
-        completions=[row.completion for row in rows],
-        logprobs=None if first.logprobs is None else [row.logprobs or [] for row in rows],
-    )

@@ -1,19 +1,48 @@
-"""What the trainer refuses at construction, and what it resolves there."""
+"""What the trainer refuses or warns about at construction."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.settings import MentorArguments
+from trl_mentor.factory import MENTOR_SETTINGS, STRATEGY_SETTINGS
+from trl_mentor.mentor import Mentor
+from trl_mentor.settings import BackendKind, MentorArguments, StrategyKind
+from trl_mentor.strategies.base import Strategy
 
 logger = logging.getLogger(__name__)
 
 REFUSED_OPTIONS = ("tools", "environment_factory", "rollout_func")
 IMAGE_COLUMNS = ("image", "images")
 ANSWER_COLUMNS = ("answer", "solution")
+
+
+def check_arguments(
+    given: Mapping[str, Any],
+    settings: MentorArguments,
+    *,
+    mentor: Mentor | None,
+    strategy: Strategy | None,
+    zero3: bool,
+) -> None:
+    """Refuse what cannot be trained before a model is loaded.
+
+    `given` are the arguments of `GRPOTrainer` by name; `zero3` says whether DeepSpeed ZeRO-3 is on. Raises
+    `ConfigError` and, for options that mentoring does not support, `NotImplementedError`.
+    """
+    refuse_options(given)
+    refuse_images(getattr(given.get("train_dataset"), "column_names", None))
+    if mentor is not None and strategy is not None:
+        raise ConfigError("got both mentor= and strategy=; pass MentorStrategy(mentor) as the strategy alone")
+    if strategy is not None:
+        refuse_unused_settings(settings, given="strategy", unused=STRATEGY_SETTINGS)
+    elif mentor is not None:
+        refuse_unused_settings(settings, given="mentor", unused=MENTOR_SETTINGS)
+    else:
+        refuse_local_mentor_under_zero3(settings, zero3=zero3)
 
 
 def refuse_options(given: Mapping[str, Any]) -> None:
@@ -36,36 +65,56 @@ def refuse_images(columns: Iterable[str] | None) -> None:
             )
 
 
-def refuse_two_mentors(settings: MentorArguments) -> None:
-    """Raise `ConfigError` if a mentor object and the settings of another one are both given."""
-    for name in ("mentor_model", "mentor_base_url"):
-        if getattr(settings, name) is not None:
+def refuse_multimodal() -> None:
+    """Raise `NotImplementedError` for a processor that handles more than text."""
+    raise NotImplementedError(
+        "MentorGRPOTrainer trains on text alone, but processing_class is a multimodal processor; if your prompts are "
+        "text, pass processing_class=AutoTokenizer.from_pretrained(...)"
+    )
+
+
+def refuse_unused_settings(settings: MentorArguments, *, given: str, unused: Iterable[str]) -> None:
+    """Raise `ConfigError` for a setting that an object given to the trainer makes void."""
+    for field in fields(MentorArguments):
+        value = getattr(settings, field.name)
+        if field.name in unused and value != field.default:
             raise ConfigError(
-                f"got both mentor= and {name}={getattr(settings, name)!r}; the object already has its endpoint, "
-                "so remove one of the two"
+                f"got both {given}= and {field.name}, which the object does not look at; set it on the "
+                f"object and leave {field.name} out"
             )
 
 
-def answer_column(settings: MentorArguments, columns: Iterable[str] | None) -> str | None:
-    """Column with the reference answer, or None if the data set has none.
+def refuse_local_mentor_under_zero3(settings: MentorArguments, *, zero3: bool) -> None:
+    """Raise `ConfigError` if one rank alone would load a model while every load is spread over all ranks."""
+    if (
+        zero3
+        and settings.mentor_strategy == StrategyKind.MENTOR
+        and settings.mentor_backend == BackendKind.TRANSFORMERS
+    ):
+        raise ConfigError(
+            "mentor_backend='transformers' loads the mentor on the main process alone, which hangs under DeepSpeed "
+            "ZeRO-3; serve the mentor (for example with vllm serve) and use mentor_backend='openai'"
+        )
 
-    `columns` is None for a stream whose columns are not known: then it is looked up in each row. Raises `ConfigError`
-    if the chosen one is missing.
+
+def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[str, ...]:
+    """Columns in which to look for the reference answer of a data set row.
+
+    Raises `ConfigError` if the chosen one is not among `columns`, and warns if there is no candidate.
     """
     chosen = settings.mentor_answer_column
-    if columns is None:
-        return chosen or ANSWER_COLUMNS[0]
+    candidates = ANSWER_COLUMNS if chosen is None else (chosen,)
     names = list(columns)
-    if chosen is not None and chosen not in names:
+    if not set(candidates).isdisjoint(names):
+        return candidates
+    if chosen is not None:
         raise ConfigError(f"mentor_answer_column is {chosen!r}, but the training data set has the columns {names}")
-    found = chosen or next((name for name in ANSWER_COLUMNS if name in names), None)
-    if found is None:
-        logger.warning(
-            "The training data set has no %s column, so the mentor diagnoses without the answer and no rule can tell "
-            "whether a hint gives it away. Set mentor_answer_column.",
-            " or ".join(ANSWER_COLUMNS),
-        )
-    return found
+    logger.warning(
+        "The training data set has no %s column, so the mentor diagnoses without the answer and no rule can tell "
+        "whether a hint gives it away. Set mentor_answer_column.",
+        " or ".join(candidates),
+    )
+    return ()
 
 
 def warn_if_success_is_a_sum(reward_names: list[str], settings: MentorArguments) -> None:
@@ -73,7 +122,8 @@ def warn_if_success_is_a_sum(reward_names: list[str], settings: MentorArguments)
     if len(reward_names) > 1 and not settings.mentor_success_rewards:
         logger.warning(
             "A group counts as collapsed when the weighted sum of %s is at most %g in every completion. If one of "
-            "them rewards format, name the verifier in mentor_success_rewards, or collapse goes unseen.",
+            "them rewards format or punishes length, name the verifier in mentor_success_rewards, or collapse goes "
+            "unseen or is seen where there is none.",
             reward_names,
             settings.mentor_success_threshold,
         )

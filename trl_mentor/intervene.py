@@ -1,7 +1,7 @@
 """One generation batch with collapsed groups: lessons from the main process, an even re-roll, new rows.
 
 Every rank runs this on equal input and comes out with equal results; `Exchange` is its only way to the others and
-`regenerate` its only way to the policy.
+`Policy` its only way to the policy.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trl_mentor.assembly import completion_text, question_text
 from trl_mentor.collapse import SuccessRule, reroll_outcome
 from trl_mentor.counters import Counters, count_interventions
 from trl_mentor.exchange import Exchange
-from trl_mentor.records import Attempt, CollapsedGroup, Intervention, Lesson, Prompt, RerollOutcome, Row
+from trl_mentor.records import Attempt, CollapsedGroup, HintOrigin, Intervention, Lesson, Prompt, RerollOutcome, Row
 from trl_mentor.reroll import plan_reroll
 from trl_mentor.strategies.base import Strategy
 
@@ -27,24 +27,29 @@ class Member:
 
     number: int
     """Row number through the selected groups: member `number % group_size` of group `number // group_size`."""
-    prompt: Prompt
-    columns: Mapping[str, Any]
-    """The data set row, which reward functions receive."""
     row: Row
     truncated: bool
+    example: Mapping[str, Any] | None
+    """The data set row, prompt and all, which the members of a group share: only the first of them carries it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One completion to generate: under which prompt, and what its reward functions are to see."""
+    """One completion to generate: under which prompt, and the data set row that its reward functions are to see."""
 
     sampled_under: Prompt
-    member: Member
+    example: Mapping[str, Any]
     hint: str | None
 
 
-Regenerate = Callable[[Sequence[Request]], list[Row]]
-"""Generate and score this rank's share. Every rank calls it equally often with equally many requests."""
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What this module needs of the policy in training."""
+
+    regenerate: Callable[[Sequence[Request]], list[Row]]
+    """Generate and score this rank's share. Every rank calls it equally often with equally many requests."""
+    objection: Callable[[Lesson, Prompt], str | None]
+    """Why the policy cannot be re-rolled under a lesson for this prompt, or None. Runs on the main process only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +67,19 @@ class GroupReader:
     """Turns the rows of a selected group into what a mentor reads."""
 
     rule: SuccessRule
-    answer_column: str | None
+    answer_columns: Sequence[str]
+    """Columns that may hold the reference answer; the first that the data set row has is taken."""
 
     def read(self, index: int, members: Sequence[Member]) -> CollapsedGroup:
-        first = members[0]
-        answer = first.columns.get(self.answer_column) if self.answer_column is not None else None
+        example = _example(members)
+        answer = next((example[column] for column in self.answer_columns if column in example), None)
+        attempts = [self._attempt(member) for member in members]
         return CollapsedGroup(
-            question=question_text(first.prompt),
-            attempts=tuple(self._attempt(member) for member in members),
-            answer=None if answer is None else str(answer),
-            prompt=first.prompt,
+            question=question_text(example["prompt"]),
+            # A completion that could not be scored may be right, so the mentor is not told that it failed.
+            attempts=tuple(attempt for attempt in attempts if attempt.reward is not None),
+            answer=_answer_text(answer),
+            prompt=example["prompt"],
             index=index,
         )
 
@@ -92,7 +100,7 @@ def intervene(
     reader: GroupReader,
     reward_names: Sequence[str],
     exchange: Exchange,
-    regenerate: Regenerate,
+    policy: Policy,
 ) -> Outcome:
     """Prepare lessons, re-roll the groups that have one, merge.
 
@@ -102,13 +110,13 @@ def intervene(
     originals = [members[start : start + size] for start in range(0, len(members), size)]
     groups = [reader.read(index, group) for index, group in zip(selected, originals, strict=True)]
     started = time.monotonic()
-    lessons = exchange.from_main(lambda: strategy.prepare(groups))
+    lessons = exchange.from_main(
+        lambda: [_possible(lesson, group, policy) for lesson, group in _paired(strategy, groups)]
+    )
     waited = time.monotonic() - started
-    if len(lessons) != len(groups):
-        raise ValueError(f"strategy {strategy.name!r} prepared {len(lessons)} lessons for {len(groups)} groups")
 
     started = time.monotonic()
-    rerolled, tokens = _reroll(originals, lessons, exchange, regenerate)
+    rerolled, tokens = _reroll(originals, lessons, exchange, policy)
     interventions = [
         _record(group, lesson, rows, step=step, strategy=strategy.name, rule=reader.rule, reward_names=reward_names)
         for group, lesson, rows in zip(groups, lessons, rerolled, strict=True)
@@ -132,7 +140,7 @@ def intervene(
 
 
 def _reroll(
-    originals: Sequence[Sequence[Member]], lessons: Sequence[Lesson], exchange: Exchange, regenerate: Regenerate
+    originals: Sequence[Sequence[Member]], lessons: Sequence[Lesson], exchange: Exchange, policy: Policy
 ) -> tuple[list[list[Row]], int]:
     """New rows per selected group (none where the lesson leaves it), and the tokens that all ranks generated."""
     taught = [
@@ -146,8 +154,8 @@ def _reroll(
     requests = []
     for number in plan.share(exchange.rank):
         position, prompt, hint = taught[number // size]
-        requests.append(Request(sampled_under=prompt, member=originals[position][number % size], hint=hint))
-    mine = regenerate(requests)
+        requests.append(Request(sampled_under=prompt, example=_example(originals[position]), hint=hint))
+    mine = policy.regenerate(requests)
     tokens = exchange.total(sum(len(row.completion_ids) for row in mine))
     everyone = exchange.gather(mine)[: plan.real]
     for number, row in enumerate(everyone):
@@ -181,6 +189,41 @@ def _record(
         },
         reroll_tokens=sum(len(row.completion_ids) for row in rows),
     )
+
+
+def _paired(strategy: Strategy, groups: Sequence[CollapsedGroup]) -> list[tuple[Lesson, CollapsedGroup]]:
+    lessons = strategy.prepare(groups)
+    if len(lessons) != len(groups):
+        raise ValueError(f"strategy {strategy.name!r} prepared {len(lessons)} lessons for {len(groups)} groups")
+    return list(zip(lessons, groups, strict=True))
+
+
+def _answer_text(answer: Any) -> str | None:
+    """The reference answer as text; of nested lists and mappings each value on a line of its own."""
+    if isinstance(answer, Mapping):
+        answer = list(answer.values())
+    if isinstance(answer, list | tuple):
+        parts = [text for text in map(_answer_text, answer) if text is not None]
+        return "\n".join(parts) or None
+    return None if answer is None else str(answer)
+
+
+def _possible(lesson: Lesson, group: CollapsedGroup, policy: Policy) -> Lesson:
+    """The lesson, or one that leaves the group as it is if the policy cannot be re-rolled under it."""
+    objection = None if lesson.prompt is None else policy.objection(lesson, group.prompt)
+    if objection is None:
+        return lesson
+    guidance = lesson.guidance
+    if guidance is not None:
+        guidance = replace(guidance, hint=None, origin=HintOrigin.FAILED, reason=objection)
+    return Lesson(prompt=None, guidance=guidance)
+
+
+def _example(members: Sequence[Member]) -> Mapping[str, Any]:
+    example = members[0].example
+    if example is None:
+        raise ValueError("the first member of a group carries the data set row of the group")
+    return example
 
 
 def _none_if_nan(value: float) -> float | None:

@@ -40,7 +40,7 @@ class Mentor:
         attempt_budget: int = 12_000,
         fallback_hint: str | None = None,
         max_concurrency: int = 8,
-        call_timeout: float = 60.0,
+        call_timeout: float = 120.0,
         deadline: float = 300.0,
     ) -> None:
         if not isinstance(backend, Backend):

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
+from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, check_hint_template
 from trl_mentor.errors import ConfigError
+
+_COUNTS = (
+    "mentor_max_retry",
+    "mentor_max_refine",
+    "mentor_max_tokens",
+    "mentor_max_concurrency",
+    "mentor_attempt_budget",
+)
 
 
 class BackendKind(StrEnum):
@@ -55,7 +66,15 @@ class MentorArguments:
     )
     mentor_temperature: float = field(default=0.7, metadata={"help": "Sampling temperature of the mentor."})
     mentor_max_tokens: int = field(
-        default=1024, metadata={"help": "Longest reply of the mentor in tokens, thinking included."}
+        default=4096,
+        metadata={"help": "Longest reply of the mentor in tokens, thinking included; a reply cut off there is lost."},
+    )
+    mentor_extra_body: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={
+            "help": "JSON object merged into every request to an endpoint, for example "
+            '\'{"chat_template_kwargs": {"enable_thinking": false}}\'.'
+        },
     )
     mentor_domain: str = field(
         default="math", metadata={"help": "Set of prompt templates: `math`, `code`, or one from mentor_templates_dir."}
@@ -75,7 +94,7 @@ class MentorArguments:
         metadata={"help": "One of the paper's ablations: `no_attribution`, `no_generation` or `no_judge`."},
     )
     mentor_hint_template: str = field(
-        default="Hint: {hint}\n\nOriginal question: {question}",
+        default=DEFAULT_HINT_TEMPLATE,
         metadata={"help": "Text of the last user turn of a re-roll; the order of the two slots is the placement."},
     )
     mentor_success_rewards: list[str] | None = field(
@@ -99,7 +118,7 @@ class MentorArguments:
         default=12_000, metadata={"help": "Characters of failed attempts that the mentor reads for one group."}
     )
     mentor_max_concurrency: int = field(default=8, metadata={"help": "Groups that the mentor works on at once."})
-    mentor_call_timeout: float = field(default=60.0, metadata={"help": "Seconds for one call to the mentor."})
+    mentor_call_timeout: float = field(default=120.0, metadata={"help": "Seconds for one call to the mentor."})
     mentor_deadline: float = field(
         default=300.0,
         metadata={
@@ -109,12 +128,24 @@ class MentorArguments:
     )
 
     def __post_init__(self) -> None:
+        self.mentor_extra_body = json_object("mentor_extra_body", self.mentor_extra_body)
         self._check_choice("mentor_strategy", StrategyKind)
         self._check_choice("mentor_backend", BackendKind)
-        for name in ("mentor_max_retry", "mentor_max_refine", "mentor_max_tokens", "mentor_max_concurrency"):
-            self._check_positive(name)
-        for name in ("mentor_call_timeout", "mentor_deadline", "mentor_attempt_budget"):
-            self._check_positive(name)
+        for name in _COUNTS:
+            self._check_positive(name, int)
+        for name in ("mentor_call_timeout", "mentor_deadline"):
+            self._check_positive(name, float)
+        if not _is_number(self.mentor_success_threshold):
+            raise ConfigError(f"mentor_success_threshold must be a number, got {self.mentor_success_threshold!r}")
+        names = self.mentor_success_rewards
+        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise ConfigError(f"mentor_success_rewards must be a list of names of reward functions, got {names!r}")
+        if not isinstance(self.mentor_hint_template, str):
+            raise ConfigError(f"mentor_hint_template must be a text, got {self.mentor_hint_template!r}")
+        try:
+            check_hint_template(self.mentor_hint_template)
+        except ConfigError as error:
+            raise ConfigError(f"mentor_hint_template: {error}") from None
         if not (_is_number(self.mentor_temperature) and self.mentor_temperature >= 0):
             raise ConfigError(f"mentor_temperature must be a number of at least 0, got {self.mentor_temperature!r}")
 
@@ -124,10 +155,21 @@ class MentorArguments:
         if value not in allowed:
             raise ConfigError(f"{name} must be one of {allowed}, got {value!r}; an object goes to the trainer itself")
 
-    def _check_positive(self, name: str) -> None:
+    def _check_positive(self, name: str, kind: type) -> None:
         value = getattr(self, name)
-        if not (_is_number(value) and value > 0):
-            raise ConfigError(f"{name} must be a positive number, got {value!r}")
+        if not (_is_number(value) and value > 0) or (kind is int and not isinstance(value, int)):
+            raise ConfigError(f"{name} must be a positive {'whole ' * (kind is int)}number, got {value!r}")
+
+
+def json_object(name: str, value: Any) -> dict[str, Any] | None:
+    """A JSON object, given as one or, on a command line, as its text."""
+    try:
+        parsed = json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ConfigError(f"{name} must be a JSON object, got {value!r}: {error}") from error
+    if parsed is not None and not isinstance(parsed, dict):
+        raise ConfigError(f"{name} must be a JSON object, got {value!r}")
+    return parsed
 
 
 def _is_number(value: object) -> bool:

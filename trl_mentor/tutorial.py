@@ -23,6 +23,7 @@ from trl_mentor.records import (
     Quality,
     Reply,
     Role,
+    Usage,
     Verdict,
     VerdictSource,
 )
@@ -96,8 +97,9 @@ class Tutorial:
 
     def failed(self, reason: str) -> Guidance:
         """No hint, with what was done so far."""
-        if self.asking:
-            role, since = self.asking
+        asking = self.asking  # read once: the thread may finish its call meanwhile
+        if asking is not None:
+            role, since = asking
             self.calls.append(Call(role, time.monotonic() - since, error=f"abandoned: {reason}"))
         return self._guidance(None, HintOrigin.FAILED, reason)
 
@@ -165,7 +167,13 @@ class Tutorial:
             raise BackendError(error)
         result = outcome_of(lambda: agent.read(reply))
         failed = isinstance(result, Exception)
-        self.calls.append(Call(role, seconds, reply.usage, describe(result) if failed else None))
+        self.calls.append(Call(role, seconds, _usage(reply), describe(result) if failed else None))
         if isinstance(result, Exception):
             raise ReplyError(describe(result))
         return result
+
+
+def _usage(reply: Reply) -> Usage:
+    """The tokens that the endpoint counted, 0 for what is no count: they are a bill, not worth a training step."""
+    counts = [getattr(reply.usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
+    return Usage(*(count if type(count) is int and 0 <= count < 2**40 else 0 for count in counts))
