@@ -147,6 +147,125 @@ def test_a_short_answer_elsewhere_is_only_a_word_or_a_number(hint: str, answer: 
     assert critique(hint, answer) == ""
 
 
+@pytest.mark.parametrize(
+    ("hint", "answer"),
+    [
+        ("The total is twelve.", "12"),
+        ("Eighteen of them are even.", "18"),
+        ("Look for seventy-two ways.", "72"),
+        ("Look for Seventy two ways.", "72"),
+        ("Look for ninety-nine ways.", "99"),
+        ("Look for one hundred ways.", "100"),
+        ("Look for two hundred and five ways.", "205"),
+        ("Look for a hundred ways.", "100"),
+        ("You need two dozen eggs.", "24"),
+        ("You need a dozen eggs.", "12"),
+        ("Look for 72 ways.", "seventy-two"),
+        ("Look for 72 ways.", "Seventy-two ways"),
+    ],
+)
+def test_a_number_in_words_is_the_same_number(hint: str, answer: str):
+    assert GIVES_ANSWER in critique(hint, answer)
+
+
+@pytest.mark.parametrize(
+    ("hint", "answer"),
+    [
+        ("Halve the first amount, add it, and you have 72 clips.", "72"),
+        ("Then 72 clips remain.", "72"),
+        ("Check that 72 = 48 + 24.", "72"),
+        ("You get _72_ clips.", "72"),
+        ("You have 72 (all of them).", "72"),
+        ("You need 72% of it.", "72"),
+        ("It drops to -12 at the end.", "-12"),
+        ("Use the 12 months of a year.", "12"),
+        ("Start from y = 12 + z.", "12"),
+    ],
+)
+def test_a_number_of_two_digits_that_the_question_lacks_leaks_wherever_it_stands(hint: str, answer: str):
+    assert GIVES_ANSWER in critique(hint, answer)
+    assert critique(hint.replace("y =", "y from"), answer, f"Here are {answer}, {answer}% and 72 = 48 + 24.") == ""
+
+
+@pytest.mark.parametrize(
+    ("hint", "answer"),
+    [
+        ("Expand $x^{12}$ first.", "12"),
+        ("Expand $x^{-12}$ first.", "-12"),
+        ("Look at $a_{12}$ first.", "12"),
+        ("Start from 12x and substitute.", "12"),
+        ("Divide by 12! to forget the order.", "12"),
+        ("The area has a factor $12\\pi$.", "12"),
+        ("Look at the 12th term.", "12"),
+        ("Go back to step 12.", "12"),
+        ("Use equation (12) of your attempt.", "12"),
+        ("Work modulo 10.", "10"),
+        ("Write it in base 10.", "10"),
+        ("Think of the calendar of year 2024.", "2024"),
+        ("Compare with 120, 712 and 7.12.", "12"),
+        ("Compare with twelve hundred, and with one hundred and twelve.", "12"),
+        ("Seventy-three is prime.", "70"),
+        ("Look at twenty-one of them.", "20"),
+    ],
+)
+def test_a_number_that_belongs_to_something_else_is_no_leak(hint: str, answer: str):
+    assert critique(hint, answer) == ""
+
+
+@pytest.mark.parametrize(
+    ("hint", "answer"),
+    [
+        ("The answer is eight.", "8"),
+        ("You get nine.", "9"),
+        ("You get nine clips.", "9"),
+        ("That leaves 8 apples.", "8"),
+        ("Give two away, leaving eight.", "8"),
+        ("The bill totals $8.", "8"),
+        ("You have a total of 8 apples.", "8"),
+        ("Total: 8.", "8"),
+        ("That makes 8.", "8"),
+        ("It comes to 8.", "8"),
+        ("This leads to 8.", "8"),
+        ("It is therefore 8.", "8"),
+        ("You should have 8 left.", "8"),
+        ("There are eight apples left.", "8"),
+        ("He buys 8 apples in total.", "8"),
+        ("She then has 8 altogether.", "8"),
+        ("So the slope is zero.", "0"),
+    ],
+)
+def test_a_digit_leaks_where_it_is_stated_as_the_result_in_digits_or_words(hint: str, answer: str):
+    assert GIVES_ANSWER in critique(hint, answer)
+
+
+@pytest.mark.parametrize(
+    ("hint", "answer"),
+    [
+        ("You have 2 equations for two unknowns.", "2"),
+        ("Split the eight apples into two groups.", "8"),
+        ("It is eight times as large.", "8"),
+        ("One part is 8 more than the other.", "8"),
+        ("Move the 8 to the left side.", "8"),
+        ("Add eight to the total.", "8"),
+        ("It is eighty-one at most.", "8"),
+        ("It gives eight hundred at most.", "8"),
+        ("It is two-thirds of the rest.", "2"),
+        ("The length is $8\\pi$ there.", "8"),
+        ("No one is left out of that sum.", "1"),
+        ("The sum is zero everywhere else, so drop it.", "0"),
+    ],
+)
+def test_a_digit_or_its_word_elsewhere_is_only_a_number(hint: str, answer: str):
+    assert critique(hint, answer) == ""
+
+
+def test_a_number_that_the_question_has_in_words_may_be_repeated_in_digits_and_the_other_way_round():
+    assert critique("Start from the 12 eggs.", "12", "A box holds a dozen eggs.") == ""
+    assert critique("Start from the twelve eggs.", "12", "A box holds 12 eggs.") == ""
+    assert critique("There are twelve eggs left in it.", "12", "There are 12 eggs left.") == ""
+    assert GIVES_ANSWER in critique("So twelve eggs are left; the total is twelve.", "12", "A box holds 12 eggs.")
+
+
 def test_a_number_of_the_question_may_be_repeated_but_not_announced_as_the_answer():
     question = "A shop sells 126 apples at f(0) = 126 cents. How many are left?"
     assert critique("Start from the 126 apples.", "126", question) == ""
@@ -241,10 +360,43 @@ def test_a_word_of_code_or_a_colon_is_no_program(hint: str):
 
 @pytest.mark.parametrize(
     "hint",
-    ["So \\boxed{x}.", "The answer is 7.", "the final answer is: $\\frac{1}{3}$", "Answer: B", "The answer is yes."],
+    [
+        "So \\boxed{x}.",
+        "The answer is 7.",
+        "the final answer is: $\\frac{1}{3}$",
+        "Answer: B",
+        "The answer is yes.",
+        "The answer is eight.",
+        "The answer is twenty-one.",
+        "The answer is one.",
+        "The answer is therefore $-\\sqrt{2}$.",
+        "The final answer to this arithmetic problem is 6.",
+        "The answer to the question 'What comes after the last number?' is 12.",
+        "The answer to the question \u201cHow many clips are there?\u201d is \u201ctwelve\u201d.",
+        "The solution to this problem is 15.",
+        "The final result is 15.",
+        "The answer for the second part should be about 3.5.",
+    ],
 )
 def test_an_announced_result_is_refused_even_when_the_answer_is_unknown(hint: str):
     assert critique(hint, None) == ANNOUNCES_RESULT
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "The answer to the first part is an angle. There are 3 of them.",
+        "The answer to this lies in seeing that the sum of the parts is 6 at most.",
+        "The answer depends on whether n is 3 or more.",
+        "The solution of the equation is a pair; the result of step 2 is one half of it.",
+        "Write down every solution of $x^2 = 4$ first.",
+        "Look for the solution of an equation whose constant term is 0.",
+        "The answer of your attempt is one unit too large.",
+        "Answer the question for small n first; the smallest is 3.",
+    ],
+)
+def test_a_sentence_about_the_answer_that_names_no_result_passes(hint: str):
+    assert critique(hint, None) == ""
 
 
 def test_every_fault_is_named_at_once_so_that_one_repair_can_mend_them_all():
@@ -289,6 +441,8 @@ HOSTILE = {
     "newlines": "5" + "\n" * MEGABYTE,
     "hashes": "5" + "#" * MEGABYTE,
     "sentences": "so x is 5 and y = 7. " * (MEGABYTE // 21),
+    "number words": "twenty-one hundred and " * (MEGABYTE // 23),
+    "announcements": "answer to 5 left is " * (MEGABYTE // 20),
     "division by zero": "1/0 0/0 5/0.0 \\frac{1}{0} " * (MEGABYTE // 27),
 }
 

@@ -1,6 +1,7 @@
 r"""Texts as tokens that can be compared, and the token sequences that give an answer away.
 
-`$\frac{1}{2}$`, `1/2` and `0.5` are the same token. All work is linear in the text, of which a bounded part is read.
+`$\frac{1}{2}$`, `1/2` and `0.5` are the same token, and so are `seventy-two` and `72`.
+All work is linear in the text, of which a bounded part is read.
 """
 
 from __future__ import annotations
@@ -15,21 +16,31 @@ READ = 50_000
 
 _DIGITS = 40  # longer numbers are compared as text
 
+_DIGIT_WORDS = "one two three four five six seven eight nine"
+_UNITS = f"{_DIGIT_WORDS} ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_WORTH = dict(zip(f"{_UNITS} {_TENS}".split(), (*range(1, 20), *range(20, 100, 10)), strict=True))
+_SCALES = {"dozen": 12, "hundred": 100}
+WORDS = {"zero": "0", "one": "1"}
+"""Number words that stay words, because they often are no numbers ("one of them"), and the tokens of their values."""
+
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_SMALL = f"(?:(?:{_TENS})(?:[-\\s](?:{_DIGIT_WORDS}))?|{_UNITS})".replace(" ", "|")
+_SPELLED = rf"(?:(?:{_SMALL}|a)[-\s])?(?:dozen|hundred(?:[-\s](?:and\s)?{_SMALL})?)|{_SMALL}"
 _TOKEN = re.compile(
     rf"\\[dtc]?frac\s?\{{\s?(?P<top>-?{_NUMBER})\s?\}}\s?\{{\s?(?P<bottom>{_NUMBER})\s?\}}"
     r"|\\[dtc]?frac\s?(?P<top_digit>\d)(?P<bottom_digit>\d)"
     rf"|(?P<number>{_NUMBER})(?:\s?/\s?(?P<over>{_NUMBER}))?"
+    rf"|(?P<spelled>(?i:{_SPELLED}))(?![^\W\d_])"
     rf"|\\?[^\W\d_{_CJK}]+|\\\W|\*\*|\S"
 )
 _LAYOUT = {"{", "}", "$", "**", "\\(", "\\)", "\\[", "\\]", "\\{", "\\}", "\\;", "\\:", "\\!", "\\$", "\\\\"}
 _LAYOUT |= {"\\left", "\\right", "\\text", "\\textbf", "\\mathrm", "\\mathbf"}
 _SAME = {"√": "sqrt", "π": "pi", "∞": "infty", "·": "*", "\u00d7": "*", "cdot": "*", "times": "*", "dfrac": "frac"}
-_PLAIN = str.maketrans({"²": "^2", "³": "^3", "\u2044": "/", "\u2212": "-"})
-SPELLED = {word: str(n) for n, word in enumerate(("zero", "one", "two", "three", "four", "five", "six", "seven"))}
-"""Number words and the tokens of the same value."""
-
+_PLAIN = str.maketrans(
+    {"²": "^2", "³": "^3"} | dict(zip("\u2044\u2212\u2018\u2019\u201c\u201d", "/-''\"\"", strict=True))
+)
 _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)")
 _TERM_END = re.compile(r"[)\]]|[^\W\d_]|.*\d", re.DOTALL)
 
@@ -45,7 +56,7 @@ def answer_forms(answer: str) -> Iterator[tuple[str, ...]]:
         if not tokens:
             continue
         yield tokens
-        value = _fraction(SPELLED.get(tokens[0], tokens[0]))
+        value = _fraction(WORDS.get(tokens[0], tokens[0]))
         if value is not None and tokens[1:] in ((), ("%",)):
             percent = value if tokens[1:] else value * 100
             yield from ((str(percent), "%"), (str(percent / 100),))
@@ -79,9 +90,20 @@ def _canonical(match: re.Match[str]) -> str:
     if top:
         value = _fraction(top, match["bottom"] or match["bottom_digit"] or match["over"] or "1")
         return match[0].replace(" ", "") if value is None else str(value)
+    if match["spelled"]:
+        name = match[0].casefold()
+        return name if name in WORDS else str(_worth(name))
     name = match[0] if match[0] in _LAYOUT else match[0].removeprefix("\\")
     name = _SAME.get(name, name)
     return name if len(name) == 1 else name.casefold()
+
+
+def _worth(spelled: str) -> int:
+    """The value of number words below ten thousand: 72 for `seventy-two`, 12 for `a dozen`."""
+    value = 0
+    for word in re.split(r"[-\s]", spelled):
+        value = max(value, 1) * _SCALES[word] if word in _SCALES else value + _WORTH.get(word, 0)
+    return value
 
 
 def _fraction(top: str, bottom: str = "1") -> Fraction | None:

@@ -1,7 +1,8 @@
 r"""Formal rules for hints: cheap and deterministic, asked before the judgment agent (section 3.2 of the paper).
 
-They see verbatim answers, equal numbers and copied passages; paraphrases and equivalent formulas are for the judge.
-Critiques are fixed sentences, so none can carry the answer to the repair agent. All work is linear in bounded text.
+They see verbatim answers, equal numbers in digits or words, and copied passages; paraphrases and equivalent formulas
+are for the judge. Critiques are fixed sentences, so none can carry the answer to the repair agent. All work is linear
+in bounded text.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trl_mentor.answer_forms import READ, SPELLED, answer_forms, spaced, tokenize
+from trl_mentor.answer_forms import READ, WORDS, answer_forms, spaced, tokenize
 from trl_mentor.errors import ConfigError
 
 EMPTY = "The hint is empty: write one or two sentences that point to the missing concept."
@@ -30,16 +31,26 @@ _PASSAGE = 10  # tokens in a row that count as copied
 _DENSITY = 12  # characters per allowed word above which a hint is long even without blanks
 
 _SAYS = _words(
-    "= ≈ approx equiv is be equals equal becomes gives yields get obtain answer result boxed option choice"
-) | {"choose", "pick", "是", "为"}
-_BETWEEN = _words(": ( [ \" ' ` * _ to exactly simply just")
-_GOES_ON = _words("+ - * / ^ ! _ ( nd rd st th a b i k n p q r t u x y z")
-_COMMON_WORDS = _words("yes no true false none a") | SPELLED.keys()
+    "= ≈ approx equiv is be equals equal becomes gives yields get obtain answer result boxed option choice choose pick"
+    " leaves leaving makes comes leads total totals totaling sums amounts evaluates 是 为"
+)
+_BETWEEN = _words(": ( [ \" ' ` * _ to exactly simply just therefore thus")
+_SUMS_UP = _words("left altogether total")  # "8 left", but not "8 to the left"
+_PLACE = _words("the to on from its")
+_LABELS = _words(
+    "step case part equation theorem lemma figure exercise problem section page base mod pmod modulo year"
+)
+_FACTOR = _words("/ ^ ! nd rd st th b i k n p q r t u x y z pi sqrt")
+_GOES_ON = _FACTOR | _words("+ - * _ ( a more less fewer hundred thousand million")
+_COMMON_WORDS = _words("yes no true false none a") | WORDS.keys()
 
 _MARKUP = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]|<\|[^|<>\n]{1,40}\|>|</?(?:think|s)>")
+_BOX = re.compile(r"\\f?box|####")
 _RESULT = re.compile(
-    r"\\f?box|####|(?i:\banswer\s{0,2}(?:is|=|:|equals|(?:must|should|will)\sbe))[\s:*$\"'(]{0,4}"
-    r"(?:[-+.]?\d|\\d?frac|\\sqrt|[B-H]\b|(?i:yes|no|true|false)\s?(?:[.,;!]|$))"
+    r" (?:answer|solution|final result) (?:[=:]|(?:(?:to|of|for|in) "
+    r"(?:(?!(?:if|that|when|where|whether|which|whose|once|=) )[^ .;]+ ){1,16}?)?"
+    r"(?:is|equals|(?:must|should|will) be)) (?:(?:[-+:=*\"'`(]|equal|to|exactly|simply|just|therefore|thus|approximately|about) ){0,4}"
+    r"(?:-?\d|frac |sqrt |[B-H] |(?:zero|one|yes|no|true|false) (?:[.,;!] |$))"
 )
 _STEP = re.compile(r"(?:^|\n)[ \t]{0,8}(?:\d{1,2}[.)]|[-*\u2022])[ \t]|\bstep\s{1,4}\d", re.IGNORECASE)
 _BOUNDS = re.compile(r"_\{[^{}=]{0,20}=[^{}]{0,20}\}")
@@ -82,7 +93,7 @@ def check_hint(hint: str, *, question: str, answer: str | None, limits: HintLimi
         NOT_TEXT: _MARKUP.search(start),
         GIVES_ANSWER: any(_gives(said, known, form) for form in forms if len(form) < _PASSAGE),
         COPIES_SOLUTION: any(fresh & _passages(form) for form in forms),
-        ANNOUNCES_RESULT: _RESULT.search(start),
+        ANNOUNCES_RESULT: _BOX.search(start) or _RESULT.search(spaced(said)),
         WORKED_OUT: steps > limits.max_steps,
         CODE: "```" in start or len(_CODE_LINE.findall(start)) > 1,
     }
@@ -90,12 +101,25 @@ def check_hint(hint: str, *, question: str, answer: str | None, limits: HintLimi
 
 
 def _gives(hint: tuple[str, ...], question: str, form: tuple[str, ...]) -> bool:
-    """Short answers and those that stand in the question count only where the hint states them as a result."""
-    size = len(form)
-    places = [at for at in range(len(hint)) if hint[at : at + size] == form or (SPELLED.get(hint[at]),) == form]
-    if len("".join(form)) <= 2 or form[0] in _COMMON_WORDS or spaced(form) in question:
-        return any(_states(hint, question, at, at + size) for at in places)
-    return bool(places)
+    """Short answers and those that stand in the question count only where the hint states them as a result.
+
+    Short are single digits, texts of up to two characters and common words. A longer number that the question lacks
+    counts wherever it is a number of its own, even as a known fact ("the 12 months of a year").
+    """
+    size, text = len(form), "".join(form)
+    places = [at for at in range(len(hint)) if hint[at : at + size] == form or (WORDS.get(hint[at]),) == form]
+    short = len(text) <= (1 if text.isdecimal() else 2) or form[0] in _COMMON_WORDS
+    if not short and spaced(form) not in question:
+        number = size == 1 and text[-1].isdecimal()
+        return not all(number and _belongs(hint, at) for at in places)
+    return any(_states(hint, question, at, at + size) for at in places)
+
+
+def _belongs(hint: tuple[str, ...], at: int) -> bool:
+    """Whether the number is an exponent, index, ordinal, label ("step 12") or factor ("12x", "12!")."""
+    before, following = hint[max(0, at - 2) : at], "".join(hint[at + 1 : at + 2])
+    last = "".join(before[-2:-1] if before[-1:] in (("(",), ("#",)) else before[-1:])
+    return following in _FACTOR or last in _LABELS or last == "^" or (last == "_" != following)
 
 
 def _states(hint: tuple[str, ...], question: str, at: int, end: int) -> bool:
@@ -106,12 +130,21 @@ def _states(hint: tuple[str, ...], question: str, at: int, end: int) -> bool:
     verb = at - 1
     while verb > max(0, at - 7) and hint[verb] in _BETWEEN:
         verb -= 1
+    verb -= hint[max(0, verb - 1) : verb + 1] == ("total", "of")
     if verb < 0 or hint[verb] not in _SAYS:
-        return following == ("is",) and not {"answer", "correct"}.isdisjoint(hint[end + 1 : end + 4])
+        return _sums_up(hint, question, at, end)
     left = max(0, verb - 1)
     while left > max(0, verb - 6) and not _is_word(hint[left - 1]):
         left -= 1
     return spaced(hint[left:end]) not in question
+
+
+def _sums_up(hint: tuple[str, ...], question: str, at: int, end: int) -> bool:
+    """Whether `hint[at:end]` goes on with "is the answer" or, in words of its own, "left", "in total" or the like."""
+    if hint[end : end + 1] == ("is",) and not {"answer", "correct"}.isdisjoint(hint[end + 1 : end + 4]):
+        return True
+    marks = [mark for mark in range(end, min(end + 3, len(hint))) if hint[mark] in _SUMS_UP]
+    return any(hint[mark - 1] not in _PLACE and spaced(hint[at : mark + 1]) not in question for mark in marks)
 
 
 def _passages(tokens: tuple[str, ...]) -> set[tuple[str, ...]]:
