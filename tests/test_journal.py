@@ -173,6 +173,7 @@ def test_a_torn_last_line_costs_that_record_only(path: Path, cut: int) -> None:
 @pytest.mark.parametrize(
     "line",
     [
+        b'{"schema": 1e999, "time": ""}',
         b"\x00\x00\x00\x00",
         b"\xff\xfe{}",
         b"[1]",

@@ -200,7 +200,7 @@ def _read_line(line: bytes, file: Path) -> tuple[Intervention | TrainBegin | Non
         schema, time = int(data["schema"]), str(data["time"])
         if schema <= SCHEMA:
             return _rebuild(TrainBegin if "train_begin" in data else Intervention, data), time
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ArithmeticError, ValueError, TypeError, KeyError, RecursionError):
         return None, ""
     raise ConfigError(
         f"{file} was written in journal format {schema}, this version of trl-mentor reads up to {SCHEMA}; "
