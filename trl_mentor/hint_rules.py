@@ -49,7 +49,8 @@ _BOX = re.compile(r"\\f?box|####")
 _RESULT = re.compile(
     r" (?:answer|solution|final result) (?:[=:]|(?:(?:to|of|for|in) "
     r"(?:(?!(?:if|that|when|where|whether|which|whose|once|=) )[^ .;]+ ){1,16}?)?"
-    r"(?:is|equals|(?:must|should|will) be)) (?:(?:[-+:=*\"'`(]|equal|to|exactly|simply|just|therefore|thus|approximately|about) ){0,4}"
+    r"(?:is|equals|(?:must|should|will) be)) "
+    r"(?:(?:[-+:=*\"'`(]|equal|to|exactly|simply|just|therefore|thus|approximately|about) ){0,4}"
     r"(?:-?\d|frac |sqrt |[B-H] |(?:zero|one|yes|no|true|false) (?:[.,;!] |$))"
 )
 _STEP = re.compile(r"(?:^|\n)[ \t]{0,8}(?:\d{1,2}[.)]|[-*\u2022])[ \t]|\bstep\s{1,4}\d", re.IGNORECASE)
