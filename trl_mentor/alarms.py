@@ -40,7 +40,7 @@ ALARMS = (
         above=0.3,
         window=4,
         advice="the mentor failed for {share} of the groups it was asked about; they are trained on as they were. "
-        "Check that its endpoint is up and that mentor_deadline and mentor_call_timeout suit it: the journal has the "
+        "Check that its endpoint is up and that the mentor's deadline and call timeout suit it: the journal has the "
         "errors.",
     ),
     Alarm(
@@ -48,16 +48,17 @@ ALARMS = (
         whole=_guided,
         above=0.5,
         window=16,
-        advice="{share} of the hints are the fallback hint, because every draft was refused. Read the critiques in "
-        "the journal; a stronger mentor or a larger mentor_max_refine may help.",
+        advice="{share} of the hints are the fallback hint, because no draft was accepted. The journal says why: "
+        "replies that were cut off need a higher token limit or a mentor that does not think; for drafts judged LOW, "
+        "read the critiques, and try a stronger mentor.",
     ),
     Alarm(
         part=lambda seen: seen.hint_saturated,
         whole=_rerolled_under_hints,
         above=0.7,
         window=16,
-        advice="{share} of the re-rolled groups succeed completely under their hint, which leaves no gradient. The "
-        "hints may give too much away: read them in the journal.",
+        advice="{share} of the re-rolled groups succeed completely under their hint, so their success gives no advantage. "
+        "The hints may give too much away: read them in the journal.",
     ),
     Alarm(
         part=lambda seen: seen.still_collapsed,

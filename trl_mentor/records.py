@@ -60,16 +60,19 @@ class HintOrigin(StrEnum):
     """How the hint of a group came to be."""
 
     ACCEPTED = "accepted"  # a draft was judged HIGH
-    FALLBACK = "fallback"  # every draft was refused: the fixed safe hint
+    FALLBACK = "fallback"  # no draft was accepted: the fixed safe hint
     FAILED = "failed"  # the mentor could not be asked, or was too slow: no hint
 
 
 class RerollOutcome(StrEnum):
-    """What the re-roll of a collapsed group brought; the four values are disjoint."""
+    """What the re-roll of a collapsed group brought; the four values are disjoint.
 
-    RESCUED = "rescued"  # some hinted completions succeed, some fail: a gradient
-    HINT_SATURATED = "hint_saturated"  # all succeed: solved under the hint, but no gradient
-    STILL_COLLAPSED = "still_collapsed"  # none succeeds: no gradient
+    The success reward gives a gradient to rescued groups alone.
+    """
+
+    RESCUED = "rescued"  # some hinted completions succeed, some fail
+    HINT_SATURATED = "hint_saturated"  # all succeed
+    STILL_COLLAPSED = "still_collapsed"  # none succeeds
     SKIPPED = "skipped"  # not re-rolled
 
 
@@ -193,7 +196,7 @@ class Intervention:
     """Everything that happened to one collapsed group, from attempts to new rewards: one record of the journal."""
 
     step: int
-    """Optimizer step at which the group was generated."""
+    """Optimizer steps done when the group was generated: 0 for the batch of the first step, which TRL logs as 1."""
     strategy: str
     group: CollapsedGroup
     guidance: Guidance | None

@@ -36,7 +36,7 @@ EPILOG = """\
 exit codes:
   0  a hint was accepted
   2  the arguments or the input are wrong
-  3  every draft was refused: the fallback hint
+  3  no draft was accepted: the fallback hint
   4  the mentor failed: no hint
 """
 

@@ -33,7 +33,7 @@ _BIDI = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\
 
 _ORIGINS = {
     HintOrigin.ACCEPTED: ("accepted: a draft was judged HIGH", "green"),
-    HintOrigin.FALLBACK: ("fallback: every draft was refused, this is the fixed safe hint", "yellow"),
+    HintOrigin.FALLBACK: ("fallback: no draft was accepted, this is the fixed safe hint", "yellow"),
     HintOrigin.FAILED: ("failed: no hint, the group would be left as it is", "red"),
 }
 _GRADERS = {
@@ -43,8 +43,8 @@ _GRADERS = {
     VerdictSource.SKIPPED: "no judge in this ablation",
 }
 _OUTCOMES = {
-    RerollOutcome.RESCUED: "rescued: some completions succeed under the hint, some fail, so there is a gradient",
-    RerollOutcome.HINT_SATURATED: "hint-saturated: all succeed under the hint, so there is no gradient",
+    RerollOutcome.RESCUED: "rescued: some completions succeed under the hint, some fail, so they have an advantage",
+    RerollOutcome.HINT_SATURATED: "hint-saturated: all succeed under the hint, so none has an advantage",
     RerollOutcome.STILL_COLLAPSED: "still collapsed: none succeeds, not even under the hint",
     RerollOutcome.SKIPPED: "skipped: the group was not re-rolled",
 }
