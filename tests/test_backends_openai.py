@@ -411,7 +411,9 @@ def test_a_key_that_cannot_be_sent_is_refused_without_repeating_it(monkeypatch, 
     assert "plant" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["http://me:planted@localhost/v1", "me:planted@localhost/v1", "http://localhost/v1?key=planted"])
+@pytest.mark.parametrize(
+    "url", ["http://me:planted@localhost/v1", "me:planted@localhost/v1", "http://localhost/v1?key=planted"]
+)
 def test_a_url_that_may_hold_a_secret_is_refused_without_repeating_it(url):
     with pytest.raises(ConfigError, match="api_key_env") as caught:
         OpenAIBackend("m", base_url=url)

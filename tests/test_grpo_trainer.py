@@ -640,6 +640,20 @@ def test_a_stream_of_prompts_is_mentored_with_its_answers(tmp_path, column):
     assert [item.group.answer for item in read_journal(tmp_path)] == ["answer-1", "answer-3"]
 
 
+@pytest.mark.parametrize("answer", [["137"], [["137"], ["12"]], {"value": 137}, 137])
+def test_an_answer_of_any_shape_is_guarded_against_leaks(tmp_path, answer):
+    data = tiny.dataset().remove_columns("answer").add_column("solution", [answer] * 8)
+
+    def gives_it_away(role, messages):
+        return {Role.ATTRIBUTION: "- w1", Role.JUDGMENT: "VERDICT: HIGH\nCRITIQUE: fine"}.get(role, "It is 137.")
+
+    def verifier(prompts, hard, **kwargs):
+        return [0.0 if is_hard else float(i % 2) for i, is_hard in enumerate(hard)]
+
+    tiny.trained(tmp_path, data=data, reward=verifier, mentor=Mentor(ScriptedBackend(gives_it_away)))
+    assert {item.guidance.origin for item in read_journal(tmp_path)} == {HintOrigin.FALLBACK}
+
+
 def test_a_prompt_that_cannot_hold_a_hint_costs_its_group_and_not_the_run(tmp_path):
     data = tiny.dataset(conversational=True).to_list()
     data[1]["prompt"] = [{"role": "system", "content": "w1 w1"}]

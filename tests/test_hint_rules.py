@@ -485,3 +485,9 @@ def test_random_texts_never_raise_and_a_stated_answer_is_always_found(seed: int)
     critique(noise[::-1], noise, "")
     number = generator.randint(1_000, 10**12)
     assert GIVES_ANSWER in critique(f"Consider {number:,} again.", f"{noise}\n#### {number}", "")
+
+
+@pytest.mark.parametrize("hint", ["One root is 137.", "Both 3 and 137 are candidates.", "The smaller one equals -12."])
+def test_each_of_several_answers_is_a_leak(hint):
+    assert check_hint(hint, question="Solve it.", answer="137\n-12\n0.5", limits=HintLimits()) == GIVES_ANSWER
+    assert check_hint("Look at the sign.", question="Solve it.", answer="137\n-12\n0.5", limits=HintLimits()) is None

@@ -15,6 +15,7 @@ READ = 50_000
 """Characters that are read of a question and, from each end, of an answer."""
 
 _DIGITS = 40  # longer numbers are compared as text
+_SEVERAL = 16  # answers that are looked at one by one
 
 _DIGIT_WORDS = "one two three four five six seven eight nine"
 _UNITS = f"{_DIGIT_WORDS} ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
@@ -46,11 +47,17 @@ _TERM_END = re.compile(r"[)\]]|[^\W\d_]|.*\d", re.DOTALL)
 
 
 def answer_forms(answer: str) -> Iterator[tuple[str, ...]]:
-    """The token sequences that give an answer away: the whole, its final result, and other ways to write a number."""
+    """The token sequences that give an answer away: the whole, its final result, and other ways to write a number.
+
+    An answer of several lines that all are numbers is several answers.
+    """
     text = answer if len(answer) <= 2 * READ else f"{answer[:READ]}\n{answer[-READ:]}"
     boxed = _BOXED.match(text, max(0, text.rfind("\\boxed{")))
     final = text.rpartition("####")[2].strip()
-    for part in (text, boxed[1] if boxed else "", final, "" if "\n" in final else final.rpartition("=")[2]):
+    lines = text.splitlines()[:_SEVERAL]
+    several = lines if len(lines) > 1 and all(_fraction(line.strip()) is not None for line in lines) else ()
+    after_equals = "" if "\n" in final else final.rpartition("=")[2]
+    for part in (text, boxed[1] if boxed else "", final, after_equals, *several):
         bare = part.strip(" \t\n*$\"'`").rstrip(" .,;:?")
         tokens = tokenize(bare[1:-1] if bare[:1] + bare[-1:] in ("()", "[]") else bare)
         if not tokens:
