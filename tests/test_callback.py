@@ -199,7 +199,8 @@ def test_a_dead_endpoint_is_warned_about_once_with_the_journal_to_look_at(tmp_pa
     with caplog.at_level(logging.WARNING):
         tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(refuse)), max_steps=6, reward=tiny.HardRowsFail((0.0,)))
     (warning,) = warnings_in(caplog)
-    assert warning.startswith("the mentor failed for 100% of the groups")
+    assert warning.startswith("WARNING trl-mentor: the mentor failed for 100% of the groups")
+    assert "The last hint that failed: the backend failed in every attempt" in warning
     assert warning.endswith(f"Journal: {tmp_path / 'mentor' / 'journal.jsonl'}")
 
 
@@ -207,7 +208,7 @@ def test_hints_that_solve_everything_are_warned_about(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         tiny.trained(tmp_path, reward=tiny.HardRowsFail((1.0,)), max_steps=8)
     (warning,) = warnings_in(caplog)
-    assert warning.startswith("100% of the re-rolled groups succeed completely")
+    assert warning.startswith("WARNING trl-mentor: 100% of the re-rolled groups succeed completely")
 
 
 def test_a_healthy_run_warns_about_nothing(tmp_path, caplog):
@@ -223,6 +224,7 @@ def test_a_healthy_run_warns_about_nothing(tmp_path, caplog):
         (Counters(groups=40, failed=2, accepted=2), "failed for 50% of the groups"),
         (Counters(groups=40, accepted=32, still_collapsed=32), "100% of the re-rolled groups fail again"),
         (Counters(groups=40, unscorable=4), "10% of the groups could not be scored"),
+        (Counters(groups=64, all_correct=64), "100% of the groups count as all correct"),
     ],
 )
 def test_each_condition_has_its_own_warning(counted, text):

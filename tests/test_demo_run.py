@@ -70,7 +70,9 @@ def test_the_screen_shows_an_intervention_the_comparison_and_the_limits_of_the_w
     directory, _, screen = finished
     example = choose_example(read_journal(directory / "seed3" / "MENTOR"))
     words = screen.split()
-    for text in (example.group.question, example.guidance.hint, *example.completions, DISCLAIMER):
+    verdict = "Held-out accuracy without hints, same tokens:"
+    plan = "in a synthetic world made for this demo"
+    for text in (example.group.question, example.guidance.hint, *example.completions, DISCLAIMER, plan, verdict):
         assert " ".join(text.split()) in " ".join(words)
     assert "GRPO" in words
     assert "MENTOR" in words

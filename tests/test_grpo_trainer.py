@@ -413,6 +413,12 @@ def test_a_strategy_that_needs_a_mentor_says_how_to_give_it_one(tmp_path):
         )
 
 
+@pytest.mark.parametrize("wrong", [ScriptedBackend({}), "Qwen/Qwen3-32B"])
+def test_a_mentor_of_another_type_is_refused_with_the_way_to_make_one(tmp_path, wrong):
+    with pytest.raises(ConfigError, match=r"got (ScriptedBackend|str); wrap a backend: mentor=Mentor"):
+        tiny.trainer(tmp_path, mentor=wrong)
+
+
 def test_a_deadline_beyond_the_ddp_timeout_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="ddp_timeout=100"):
         tiny.config(tmp_path, ddp_timeout=100)

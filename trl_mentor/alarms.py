@@ -69,6 +69,14 @@ ALARMS = (
         "hints of no use, or the success reward too strict: compare completions and answers in the journal.",
     ),
     Alarm(
+        part=lambda seen: seen.all_correct,
+        whole=lambda seen: seen.groups,
+        above=0.95,
+        window=64,
+        advice="{share} of the groups count as all correct. If that is too good to be true, wrong completions get a "
+        "success reward above mentor_success_threshold: raise the threshold, or no group ever collapses.",
+    ),
+    Alarm(
         part=lambda seen: seen.unscorable,
         whole=lambda seen: seen.groups,
         above=0.05,

@@ -29,7 +29,9 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     that a resumed run goes on counting where its checkpoint stood. A `train()` that resumes nothing is a new run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, progress: bool = True) -> None:
+        """`progress=False` leaves out the progress line."""
+        self._progress = progress
         self._trainer: MentorGRPOTrainer | None = None
         self._logged = Counters()
         self._logged_at = time.monotonic()
@@ -42,7 +44,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     def state(self) -> dict[str, Any]:
         """Totals of the run as plain JSON, in the form that `ExportableState` asks for."""
         totals = Counters() if self._trainer is None else self._trainer.mentor_totals
-        return {"args": {}, "attributes": {"totals": asdict(totals)}}
+        return {"args": {"progress": self._progress}, "attributes": {"totals": asdict(totals)}}
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -75,9 +77,11 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         if window.batches == 0 or not {"loss", "train_loss"} & set(logs or ()):
             return
         if state.is_world_process_zero:
-            tqdm.write(progress_line(state.global_step, window, now - self._logged_at))
-            for warning in self._alarms.check(window):
-                logger.warning("%s", warning + self._where_to_look())
+            if self._progress:
+                tqdm.write(progress_line(state.global_step, window, now - self._logged_at))
+            with tqdm.external_write_mode():  # a line of its own, not the end of the progress bar
+                for warning in self._alarms.check(window):
+                    logger.warning("WARNING trl-mentor: %s%s", warning, self._where_to_look())
         self._logged, self._logged_at = totals, now
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -103,8 +107,9 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         return self._trainer
 
     def _where_to_look(self) -> str:
-        journal = self._bound().journal
-        return "" if journal is None else f" Journal: {journal.path}"
+        trainer = self._bound()
+        failure = f" The last hint that failed: {trainer.last_mentor_failure}." if trainer.last_mentor_failure else ""
+        return failure if trainer.journal is None else f"{failure} Journal: {trainer.journal.path}"
 
 
 def progress_line(step: int, window: Counters, seconds: float) -> str:
@@ -118,7 +123,8 @@ def progress_line(step: int, window: Counters, seconds: float) -> str:
     }
     parts = [f"{window.collapsed} of {window.groups} groups collapsed"]
     parts += [f"{count} {name}" for name, count in outcomes.items() if count]
-    return f"step {step}: {', '.join(parts)}; waited {share:.0%} of the time for the mentor"
+    waited = f"; waited {share:.0%} of the time for the mentor" if window.mentor_seconds else ""
+    return f"step {step}: {', '.join(parts)}{waited}"
 
 
 def _read_totals(saved: Any) -> Counters:

@@ -83,6 +83,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             check_deadline(self.strategy.mentor.deadline, self.args.ddp_timeout)
         self.mentor_totals = Counters()
         """What happened since the run began, over all ranks; a resumed run continues it."""
+        self.last_mentor_failure = ""
+        """Why the newest hint that was not accepted failed or fell back; empty before the first."""
         self.journal = self._open_journal()
         self._exchange = Exchange(self.accelerator)
         self._settings = settings
@@ -177,9 +179,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             exchange=self._exchange,
             policy=Policy(regenerate=self._regenerate, objection=self._objection),
         )
-        if self.journal is not None:
-            for intervention in outcome.interventions:
+        for intervention in outcome.interventions:
+            if self.journal is not None:
                 self.journal.append(intervention)
+            if intervention.guidance is not None and intervention.guidance.reason:
+                self.last_mentor_failure = intervention.guidance.reason
         rewards = rewards.clone()
         for index, new in outcome.rows.items():
             for member, row in enumerate(new):

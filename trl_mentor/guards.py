@@ -35,6 +35,11 @@ def check_arguments(
     """
     refuse_options(given)
     refuse_images(getattr(given.get("train_dataset"), "column_names", None))
+    if mentor is not None and not isinstance(mentor, Mentor):
+        raise ConfigError(
+            f"mentor= must be a Mentor, got {type(mentor).__name__}; wrap a backend: "
+            "mentor=Mentor(OpenAIBackend(model, base_url=...))"
+        )
     if mentor is not None and strategy is not None:
         raise ConfigError("got both mentor= and strategy=; pass MentorStrategy(mentor) as the strategy alone")
     if strategy is not None:

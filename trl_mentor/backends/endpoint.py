@@ -23,7 +23,7 @@ def read_key(name: str | None) -> str:
         shown = name if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", name) else "(not shown: it may be a key itself)"
         raise ConfigError(
             f"the environment variable {shown} is not set; api_key_env must be the name of the variable that holds "
-            "the mentor's key"
+            "the mentor's key (a server of your own, which needs none, is given as base_url)"
         )
     key = os.environ[name].strip()
     if not key or not key.isascii() or not key.isprintable():

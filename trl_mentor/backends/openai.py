@@ -177,6 +177,10 @@ class OpenAIBackend:
     def _describe(self, error: Exception) -> str:
         if isinstance(error, openai.APIStatusError):
             text = f"answered HTTP {error.status_code}: {error.message}"
+            if error.status_code == 404:
+                text = (
+                    f"{text} (base_url must be the root of the API, usually ending in /v1, and serve {self.model!r})"
+                )
         elif isinstance(error, openai.APIConnectionError):
             text = f"could not be reached: {error} {error.__cause__ or ''}"
         else:

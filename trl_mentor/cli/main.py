@@ -33,6 +33,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a model may write what the terminal has no character for
+    if sys.stderr.isatty():
+        print("loading ...", end="\r", file=sys.stderr)
     try:
         code: int = import_module(COMMANDS[command][0]).main(argv[1:])
         sys.stdout.flush()

@@ -95,7 +95,8 @@ def _show_guidance(guidance: Guidance, console: Console) -> None:
 
 def _attempt_title(number: int, attempt: Attempt) -> str:
     cut = ", cut off at the token limit" if attempt.truncated else ""
-    return f"Failed attempt {number}, success {_number(attempt.reward)}{cut}"
+    reward = "" if attempt.reward is None else f", success {_number(attempt.reward)}"
+    return f"Failed attempt {number}{reward}{cut}"
 
 
 def _draft_panel(draft: Draft) -> Panel:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from trl_mentor.demo.student import mean_accuracy
-from trl_mentor.demo.training import Run
+from trl_mentor.demo.training import METHODS, Run
 from trl_mentor.records import Draft, Intervention, RerollOutcome, Role
 
 DISCLAIMER = (
@@ -28,6 +28,15 @@ _BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 _WIDTH = 60
 
 
+def print_plan(console: Console, *, seeds: int, tokens: int) -> None:
+    """What is about to happen."""
+    console.print(
+        "A tiny student with planted misconceptions writes one-line programs, in a synthetic world made for this demo."
+        f" GRPO and then, from the same start, MENTOR train it on {tokens:,} generated tokens each, with {seeds} "
+        f"seed{'s' * (seeds > 1)}. On two CPU cores that takes a minute or two for each seed."
+    )
+
+
 def print_report(
     console: Console, runs: Sequence[Run], before: Mapping[str, float], example: Intervention | None
 ) -> None:
@@ -36,6 +45,7 @@ def print_report(
         print_intervention(console, example)
     print_curves(console, runs)
     console.print(runs_table(runs, mean_accuracy(before)))
+    console.print(f"[bold]{verdict(runs)}[/bold]")
     console.print(LEGEND, style="dim")
     console.print(f"\n[yellow]{DISCLAIMER}[/yellow]")
 
@@ -57,6 +67,13 @@ def runs_table(runs: Sequence[Run], accuracy_before: float) -> Table:
             f"{accuracy_before:.3f} -> {mean_accuracy(run.accuracy):.3f}",
         )
     return table
+
+
+def verdict(runs: Sequence[Run]) -> str:
+    """Who can do more without hints at the end, in one sentence."""
+    mean = {method: fmean(mean_accuracy(run.accuracy) for run in runs if run.method == method) for method in METHODS}
+    best, other = sorted(mean, key=mean.__getitem__, reverse=True)
+    return f"Held-out accuracy without hints, same tokens: {best} {mean[best]:.3f}, {other} {mean[other]:.3f}."
 
 
 def ends(shares: Sequence[float]) -> tuple[float, float]:

@@ -21,7 +21,7 @@ import transformers
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from trl_mentor.demo.report import DISCLAIMER, choose_example, ends, print_report
+from trl_mentor.demo.report import DISCLAIMER, choose_example, ends, print_plan, print_report
 from trl_mentor.demo.student import accuracy_by_family, load_student, mean_accuracy
 from trl_mentor.demo.training import (
     FULL,
@@ -86,6 +86,7 @@ def run_demo(
     budget = budget or (SHORT if short else FULL)
     directories = {seed: Path(output_dir) / f"seed{seed}" for seed in seeds}
     _refuse_old_journals(directories.values())
+    print_plan(console, seeds=len(seeds), tokens=budget.tokens)
     with warnings.catch_warnings(), _progress(console) as progress:
         # TRL and transformers still use names that transformers deprecates.
         warnings.simplefilter("ignore", FutureWarning)

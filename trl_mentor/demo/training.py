@@ -12,6 +12,7 @@ from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from trl_mentor.backends.scripted import ScriptedBackend
+from trl_mentor.callback import MentorCallback
 from trl_mentor.config import MentorGRPOConfig
 from trl_mentor.counters import Counters
 from trl_mentor.demo.concepts import GENERIC_HINTS
@@ -115,7 +116,7 @@ def train(
             [{"prompt": problem.question, "answer": problem.answer} for problem in problems.values()]
         ),
         processing_class=tokenizer,
-        callbacks=[watch],
+        callbacks=[watch, MentorCallback(progress=False)],
         mentor=_mentor(problems) if mentored else None,
     )
     trainer.remove_callback(PrinterCallback)
