@@ -108,3 +108,12 @@ def test_a_sparkline_is_full_where_all_collapse_and_low_where_none_does():
     assert sparkline([10, 20, 90], [1.0, 1.0, 0.0]) == "\u2588\u2588\u2581"
     assert len(sparkline(range(1, 501), [0.5] * 500)) == 60
     assert ends([1.0] * 10 + [0.0] * 10) == (1.0, 0.0)
+
+
+def test_the_control_re_rolls_without_a_hint_and_without_a_mentor(tmp_path):
+    console = Console(file=io.StringIO())
+    result = demo.run_demo([0], short=True, output_dir=tmp_path, control=True, budget=TINY, console=console)
+    assert [run["method"] for run in result["runs"]] == ["GRPO", "RESAMPLE", "MENTOR"]
+    control = result["runs"][1]["totals"]
+    assert control["reroll_completions"] > control["calls"] == 0
+    assert {item.guidance for item in read_journal(tmp_path / "seed0" / "RESAMPLE")} == {None}

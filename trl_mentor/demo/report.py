@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from trl_mentor.demo.student import mean_accuracy
-from trl_mentor.demo.training import METHODS, Run
+from trl_mentor.demo.training import Run
 from trl_mentor.records import Draft, Intervention, RerollOutcome, Role
 
 DISCLAIMER = (
@@ -28,12 +28,12 @@ _BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 _WIDTH = 60
 
 
-def print_plan(console: Console, *, seeds: int, tokens: int) -> None:
+def print_plan(console: Console, methods: Sequence[str], *, seeds: int, tokens: int) -> None:
     """What is about to happen."""
     console.print(
         "A tiny student with planted misconceptions writes one-line programs, in a synthetic world made for this demo."
-        f" GRPO and then, from the same start, MENTOR train it on {tokens:,} generated tokens each, with {seeds} "
-        f"seed{'s' * (seeds > 1)}. On two CPU cores that takes a minute or two for each seed."
+        f" {' and '.join(methods)} each train it from the same start on {tokens:,} generated tokens, with {seeds} "
+        f"seed{'s' * (seeds > 1)}. On two CPU cores that takes under a minute for each run."
     )
 
 
@@ -70,10 +70,11 @@ def runs_table(runs: Sequence[Run], accuracy_before: float) -> Table:
 
 
 def verdict(runs: Sequence[Run]) -> str:
-    """Who can do more without hints at the end, in one sentence."""
-    mean = {method: fmean(mean_accuracy(run.accuracy) for run in runs if run.method == method) for method in METHODS}
-    best, other = sorted(mean, key=mean.__getitem__, reverse=True)
-    return f"Held-out accuracy without hints, same tokens: {best} {mean[best]:.3f}, {other} {mean[other]:.3f}."
+    """Who can do how much without hints at the end, the best first."""
+    methods = {run.method for run in runs}
+    mean = {name: fmean(mean_accuracy(run.accuracy) for run in runs if run.method == name) for name in methods}
+    ranking = ", ".join(f"{name} {mean[name]:.3f}" for name in sorted(mean, key=mean.__getitem__, reverse=True))
+    return f"Held-out accuracy without hints, same tokens: {ranking}."
 
 
 def ends(shares: Sequence[float]) -> tuple[float, float]:
@@ -86,7 +87,7 @@ def print_curves(console: Console, runs: Sequence[Run]) -> None:
     """The collapsed share of each run over the tokens that it generated, first batch on the left."""
     console.print("\n[bold]Share of collapsed groups[/bold] (full block: all; left to right: tokens generated)")
     for run in runs:
-        console.print(f"seed {run.seed} {run.method:>7} {sparkline(run.tokens, run.collapsed)}")
+        console.print(f"seed {run.seed} {run.method:>8} {sparkline(run.tokens, run.collapsed)}")
     console.print()
 
 

@@ -45,6 +45,11 @@ WORLD_SEED = 0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `trl-mentor demo`."""
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="number of training seeds (default: 1)")
+    parser.add_argument(
+        "--control",
+        action="store_true",
+        help="train also by RESAMPLE: a second roll of collapsed groups without a hint",
+    )
     parser.add_argument("--short", action="store_true", help="a tenth of the tokens: a smoke test, not a comparison")
     parser.add_argument(
         "--output-dir",
@@ -62,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(1)  # more threads only get in each other's way on a model of this size
     output_dir = args.output_dir or Path("outputs", "demo", datetime.now().strftime("%Y%m%d-%H%M%S"))
     _silence_libraries()
-    result = run_demo(range(args.seeds), short=args.short, output_dir=output_dir)
+    result = run_demo(range(args.seeds), short=args.short, control=args.control, output_dir=output_dir)
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -74,19 +79,21 @@ def run_demo(
     *,
     short: bool,
     output_dir: Path,
+    control: bool = False,
     budget: Budget | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Train by GRPO and by MENTOR with each seed, print the comparison, and return it as plain JSON.
 
-    `budget` replaces the one that `short` chooses. Raises `ConfigError` if `output_dir` already holds the journal of
-    an earlier demo, which would mix with the new one.
+    With `control`, also by RESAMPLE. `budget` replaces the one that `short` chooses. Raises `ConfigError` if
+    `output_dir` already holds the journal of an earlier demo, which would mix with the new one.
     """
     console = console or Console()
     budget = budget or (SHORT if short else FULL)
     directories = {seed: Path(output_dir) / f"seed{seed}" for seed in seeds}
     _refuse_old_journals(directories.values())
-    print_plan(console, seeds=len(seeds), tokens=budget.tokens)
+    methods = [method for method in METHODS if control or method != "RESAMPLE"]
+    print_plan(console, methods, seeds=len(seeds), tokens=budget.tokens)
     with warnings.catch_warnings(), _progress(console) as progress:
         # TRL and transformers still use names that transformers deprecates.
         warnings.simplefilter("ignore", FutureWarning)
@@ -99,7 +106,7 @@ def run_demo(
         runs = [
             _train(method, seed, budget, problems, held_out, directories[seed], progress)
             for seed in seeds
-            for method in METHODS
+            for method in methods
         ]
     journal = read_journal(directories[seeds[0]] / "MENTOR")
     print_report(console, runs, before, choose_example(journal))

@@ -23,8 +23,8 @@ from trl_mentor.grpo_trainer import MentorGRPOTrainer
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Completion
 
-METHODS = {"GRPO": "none", "MENTOR": "mentor"}
-"""Name of a method -> the strategy of the trainer."""
+METHODS = {"GRPO": "none", "RESAMPLE": "resample", "MENTOR": "mentor"}
+"""Name of a method -> the strategy of the trainer. RESAMPLE, the control, re-rolls without a hint."""
 
 NUM_GENERATIONS = 4
 PROMPTS_PER_BATCH = 16
