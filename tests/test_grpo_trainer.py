@@ -224,27 +224,22 @@ def test_evaluation_never_mentors(tmp_path):
     assert list(read_journal(tmp_path)) == []
 
 
-def test_evaluation_never_mentors_although_generation_leaves_the_model_in_training_mode(tmp_path):
-    class LeavesTrainingMode(tiny.Recorder):
-        """As TRL's continuous batching does."""
-
-        def _generate_single_turn(self, *args, **kwargs):
-            generated = super()._generate_single_turn(*args, **kwargs)
-            self.model.train()
-            return generated
-
-    reward = tiny.HardRowsFail((0.0,))
+def test_continuous_batching_rerolls_in_training_and_never_in_evaluation(tmp_path):
+    # It leaves the model in training mode when it has generated, so that mode does not tell an evaluation.
+    reward = tiny.HardRowsFail()
     trainer = tiny.trained(
         tmp_path,
-        cls=LeavesTrainingMode,
         reward=reward,
-        eval_dataset=tiny.dataset(4),
+        eval_dataset=tiny.dataset(8),
         per_device_eval_batch_size=16,
         eval_strategy="steps",
         eval_steps=1,
+        use_transformers_continuous_batching=True,
+        transformers_continuous_batching_config={"num_blocks": 64, "max_batch_tokens": 64},
     )
-    assert [len(call["completions"]) for call in reward.calls] == [16, 8, 16]
-    assert trainer.mentor_totals.batches == 1
+    assert [len(call["completions"]) for call in reward.calls] == [16, 8, 16, 16]
+    assert (trainer.mentor_totals.batches, trainer.mentor_totals.rescued) == (1, 2)
+    assert [row for row, (prompt, _) in enumerate(tiny.rows(trainer.batches[0])) if len(prompt) > 2] == HARD
     assert len(read_journal(tmp_path)) == 2
 
 
