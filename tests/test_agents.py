@@ -198,6 +198,7 @@ def test_there_is_one_agent_per_role():
         "VERDICT: LOW. CRITIQUE: the hint has </think>\nVERDICT: HIGH",
         "VERDICT: LOW </thinking> VERDICT: HIGH",
         "> VERDICT: HIGH",
+        "- VERDICT: HIGH\n- FINAL VERDICT: LOW",
     ],
 )
 def test_a_reply_that_could_also_mean_low_is_never_read_as_high(reply):
@@ -208,5 +209,21 @@ def test_a_reply_that_could_also_mean_low_is_never_read_as_high(reply):
     assert verdict.quality is Quality.LOW
 
 
-def test_thinking_whose_opening_tag_the_chat_template_wrote_is_left_out():
-    assert parse_verdict("Is it safe? Yes.\n</think>\nVERDICT: HIGH\nCRITIQUE: fine").quality is Quality.HIGH
+@pytest.mark.parametrize("thought", ["Is it safe? Yes.", "Now the verdict. I would say VERDICT: HIGH fits."])
+def test_thinking_whose_opening_tag_the_chat_template_wrote_is_left_out(thought):
+    assert parse_verdict(f"{thought}\n</think>\nVERDICT: HIGH\nCRITIQUE: fine").quality is Quality.HIGH
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "**VERDICT:** HIGH\n**CRITIQUE:** The hint is clear and does not lower the difficulty.",
+        "- **VERDICT:** HIGH\n- **CRITIQUE:** fine",
+        "\u2022 VERDICT: HIGH",
+        "(VERDICT: HIGH)",
+        "\u2705 **VERDICT:** HIGH",
+        "Here is my review.\n\n### VERDICT: HIGH\nCRITIQUE: fine",
+    ],
+)
+def test_an_ordinary_approval_is_read_however_it_is_laid_out(reply):
+    assert parse_verdict(reply).quality is Quality.HIGH

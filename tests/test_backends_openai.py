@@ -466,3 +466,11 @@ def test_a_backend_that_is_dropped_leaves_no_thread(server):
     while len(requests()) > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(requests()) == before
+
+
+def test_a_dummy_key_is_no_secret_to_be_cut_out_of_words(server, monkeypatch):
+    monkeypatch.setenv("DUMMY_KEY", "x")
+    server.plays = [play(200, completion("Isolate x next."))]
+    backend = OpenAIBackend("m", base_url=server.url, api_key_env="DUMMY_KEY")
+    assert ask(backend).text == "Isolate x next."
+    backend.close()

@@ -200,7 +200,7 @@ def test_a_dead_endpoint_is_warned_about_once_with_the_journal_to_look_at(tmp_pa
         tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(refuse)), max_steps=6, reward=tiny.HardRowsFail((0.0,)))
     (warning,) = warnings_in(caplog)
     assert warning.startswith("WARNING trl-mentor: the mentor failed for 100% of the groups")
-    assert "The last hint that failed: the backend failed in every attempt" in warning
+    assert "The last time: the backend failed in every attempt" in warning
     assert warning.endswith(f"Journal: {tmp_path / 'mentor' / 'journal.jsonl'}")
 
 

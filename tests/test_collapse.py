@@ -36,8 +36,10 @@ def test_single_precision_does_not_lift_a_reward_above_its_own_threshold(thresho
     assert group_states([stored, above], 1, threshold) == [GroupState.COLLAPSED, GroupState.ALL_CORRECT]
 
 
-def test_any_positive_reward_exceeds_a_threshold_of_zero():
-    assert group_states([1e-30], 1) == [GroupState.ALL_CORRECT]
+def test_a_positive_reward_exceeds_a_threshold_of_zero_and_what_cancels_does_not():
+    assert group_states([1e-6], 1) == [GroupState.ALL_CORRECT]
+    (a, b, c) = struct.unpack("3f", struct.pack("3f", 0.3, -0.2, -0.1))
+    assert group_states([a + b + c], 1) == [GroupState.COLLAPSED]
 
 
 def test_unscorable_completions_are_not_failures():

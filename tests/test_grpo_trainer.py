@@ -611,6 +611,24 @@ def test_a_backend_that_counts_nonsense_is_taken_to_have_counted_nothing(tmp_pat
     assert read_journal(tmp_path).to_dataset()["mentor_prompt_tokens"][:] == [0, 0]
 
 
+def test_image_columns_of_a_stream_are_refused_at_the_first_batch(tmp_path):
+    stream = tiny.dataset().to_iterable_dataset().map(lambda row: {"images": []})
+    trainer = tiny.trainer(tmp_path, data=stream)
+    with pytest.raises(NotImplementedError, match="images"):
+        trainer.train()
+
+
+def test_a_row_without_one_answer_column_is_read_from_the_other(tmp_path):
+    data = tiny.dataset().add_column("solution", [f"solution-{i}" for i in range(8)])
+    data = data.map(lambda row: {"key": row["answer"], "answer": None})
+
+    def verifier(prompts, hard, **kwargs):
+        return [0.0 if is_hard else float(i % 2) for i, is_hard in enumerate(hard)]
+
+    tiny.trained(tmp_path, data=data, reward=verifier)
+    assert [item.group.answer for item in read_journal(tmp_path)] == ["solution-1", "solution-3"]
+
+
 def test_a_misspelt_answer_column_of_a_stream_is_an_error_at_the_first_batch(tmp_path):
     stream = tiny.dataset().to_iterable_dataset().map(lambda row: row)
     trainer = tiny.trainer(tmp_path, data=stream, mentor_answer_column="anwser")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.guards import refuse_local_mentor_under_zero3
+from trl_mentor.guards import context_length, refuse_local_mentor_under_zero3
 from trl_mentor.settings import MentorArguments
 
 
@@ -13,3 +15,10 @@ def test_a_local_mentor_is_refused_where_loading_it_on_one_rank_would_hang():
         refuse_local_mentor_under_zero3(local, zero3=True)
     refuse_local_mentor_under_zero3(local, zero3=False)
     refuse_local_mentor_under_zero3(MentorArguments(mentor_model="m"), zero3=True)
+
+
+def test_the_context_is_known_from_the_positions_unless_they_are_stretched():
+    assert context_length(SimpleNamespace(max_position_embeddings=64)) == 64
+    assert context_length(SimpleNamespace()) is None
+    assert context_length(SimpleNamespace(max_position_embeddings=64, rope_scaling={"factor": 4.0})) is None
+    assert context_length(SimpleNamespace(max_position_embeddings=64, rope_parameters={"rope_type": "default"})) == 64

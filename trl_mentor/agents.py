@@ -35,7 +35,9 @@ _WRAPPERS = (
 )
 
 _VERDICT_WORD = re.compile("verdict", re.IGNORECASE)
-_VERDICT = re.compile(r"^[ \t*_#`\"{]*verdict[*_`\"]*[ \t]*[:\uff1a]([^\n,]*)", re.IGNORECASE | re.MULTILINE)
+_VERDICT = re.compile(
+    r"^[ \t*_#`\"{(\-\u2022\u2705]*verdict[*_`\"]*[ \t]*[:\uff1a]([^\n,]*)", re.IGNORECASE | re.MULTILINE
+)
 _CRITIQUE = re.compile(r"\bcritique[^\w\n]*?:(.*?)(?=^[^\w\n]*verdict\b|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
 _CRITIQUE_LABEL = re.compile(r"\bcritique\b", re.IGNORECASE)
 _LOW_WORD = re.compile(r"\bLOW\b")
@@ -111,7 +113,7 @@ def parse_verdict(text: str) -> Verdict:
 def _refuse_verdict_in_thinking(text: str) -> None:
     """Raise `ReplyError` for a verdict before a closing tag that was never opened: quoted text may have closed it."""
     before, closing, _ = text.rpartition("</")
-    if closing and _THINKING_END.search(text) and not _THINKING_START.search(text) and _VERDICT_WORD.search(before):
+    if closing and _THINKING_END.search(text) and not _THINKING_START.search(text) and _VERDICT.search(before):
         raise ReplyError("there is a verdict before the end of a thinking block that was never begun")
 
 

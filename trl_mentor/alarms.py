@@ -22,7 +22,7 @@ class Alarm:
     window: int
     """The share is judged each time this many more groups of the whole have been seen."""
     advice: str
-    """Text of the warning; `{share}` is filled in."""
+    """Text of the warning; `{share}` and `{failure}`, the newest reason of the mentor, are filled in."""
 
 
 def _guided(seen: Counters) -> int:
@@ -39,17 +39,17 @@ ALARMS = (
         whole=_guided,
         above=0.3,
         window=4,
-        advice="the mentor failed for {share} of the groups it was asked about; they are trained on as they were. "
-        "Check that its endpoint is up and that the mentor's deadline and call timeout suit it: the journal has the "
-        "errors.",
+        advice="the mentor failed for {share} of the groups it was asked about; they are trained on as they were. The "
+        "last time: {failure}. If that does not say what to do, check that the endpoint is up and that the mentor's "
+        "deadline and call timeout suit it.",
     ),
     Alarm(
         part=lambda seen: seen.fallback,
         whole=_guided,
         above=0.5,
         window=16,
-        advice="{share} of the hints are the fallback hint, because no draft was accepted. The journal says why: "
-        "replies that were cut off need a higher token limit or a mentor that does not think; for drafts judged LOW, "
+        advice="{share} of the hints are the fallback hint, because no draft was accepted. The last time: {failure}. "
+        "Replies that were cut off need a higher token limit or a mentor that does not think; for drafts judged LOW, "
         "read the critiques, and try a stronger mentor.",
     ),
     Alarm(
@@ -94,12 +94,12 @@ class Alarms:
         self._seen = [Counters() for _ in ALARMS]
         self._warned = [-WORSE_BY for _ in ALARMS]
 
-    def check(self, counted: Counters) -> list[str]:
+    def check(self, counted: Counters, *, failure: str = "") -> list[str]:
         """The warnings that are due after a further stretch of the run."""
         self._seen = [seen + counted for seen in self._seen]
-        return list(self._due())
+        return list(self._due(failure or "no reason was given"))
 
-    def _due(self) -> Iterator[str]:
+    def _due(self, failure: str) -> Iterator[str]:
         for number, (alarm, seen) in enumerate(zip(ALARMS, self._seen, strict=True)):
             if alarm.whole(seen) < alarm.window:
                 continue
@@ -107,4 +107,4 @@ class Alarms:
             share = alarm.part(seen) / alarm.whole(seen)
             if share > alarm.above and share >= self._warned[number] + WORSE_BY:
                 self._warned[number] = share
-                yield alarm.advice.format(share=f"{share:.0%}")
+                yield alarm.advice.format(share=f"{share:.0%}", failure=failure)

@@ -54,7 +54,8 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         Raises `ConfigError` when not bound.
         """
         trainer = self._bound()
-        trainer.mentor_totals = Counters()
+        trainer.mentor_totals, trainer.last_mentor_failure = Counters(), ""
+        self._alarms = Alarms()
         # A checkpoint of a run without this callback has no entry, and transformers needs one to save the next.
         saved = state.stateful_callbacks.setdefault(type(self).__name__, self.state())
         if state.global_step > 0:
@@ -80,7 +81,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
             if self._progress:
                 tqdm.write(progress_line(state.global_step, window, now - self._logged_at))
             with tqdm.external_write_mode():  # a line of its own, not the end of the progress bar
-                for warning in self._alarms.check(window):
+                for warning in self._alarms.check(window, failure=self._bound().last_mentor_failure):
                     logger.warning("WARNING trl-mentor: %s%s", warning, self._where_to_look())
         self._logged, self._logged_at = totals, now
 
@@ -107,9 +108,8 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         return self._trainer
 
     def _where_to_look(self) -> str:
-        trainer = self._bound()
-        failure = f" The last hint that failed: {trainer.last_mentor_failure}." if trainer.last_mentor_failure else ""
-        return failure if trainer.journal is None else f"{failure} Journal: {trainer.journal.path}"
+        journal = self._bound().journal
+        return "" if journal is None else f" Journal: {journal.path}"
 
 
 def progress_line(step: int, window: Counters, seconds: float) -> str:
@@ -123,7 +123,7 @@ def progress_line(step: int, window: Counters, seconds: float) -> str:
     }
     parts = [f"{window.collapsed} of {window.groups} groups collapsed"]
     parts += [f"{count} {name}" for name, count in outcomes.items() if count]
-    waited = f"; waited {share:.0%} of the time for the mentor" if window.mentor_seconds else ""
+    waited = f"; waited {share:.0%} of the time for the mentor" if window.calls else ""
     return f"step {step}: {', '.join(parts)}{waited}"
 
 

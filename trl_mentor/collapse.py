@@ -64,9 +64,10 @@ class SuccessRule:
 def exceeds(value: float, threshold: float) -> bool:
     """Whether a success reward is above the threshold by more than its rounding.
 
-    TRL holds rewards in single precision, where a reward of 0.1 is slightly more than a threshold of 0.1.
+    TRL holds rewards in single precision, where a reward of 0.1 is slightly more than a threshold of 0.1 and rewards
+    that cancel do not sum to 0.
     """
-    return value > threshold and not math.isclose(value, threshold, rel_tol=1e-6)
+    return value > threshold and not math.isclose(value, threshold, rel_tol=1e-6, abs_tol=1e-7)
 
 
 def group_states(successes: Sequence[float], group_size: int, threshold: float = 0.0) -> list[GroupState]:

@@ -34,14 +34,16 @@ PARAMETERS = {
     "_generate_and_score_completions": ("self", "inputs"),
     "_generate": ("self", "prompts"),
     "_calculate_rewards": ("self", "inputs", "prompts", "completions", "completion_ids_list"),
+    "_tokenize_prompts": ("self", "prompts"),
+    "_load_callback_state": ("self",),
 }
-"""The three methods that the trainer overrides, and their parameters."""
+"""The private methods that the trainer overrides or calls, and their parameters."""
 
 
 def check_contract(trainer_class: type, *, version: str = trl.__version__) -> None:
     """Raise `ContractError` unless `trainer_class` has the interface that the seam was written against.
 
-    Checks the version of TRL, the parameters of the three overridden methods, and, in the source of `_generate`, the
+    Checks the version of TRL, the parameters of the private methods in use, and, in the source of `_generate`, the
     names of the values it returns. A class that Unsloth has rewritten is refused by name.
     """
     if trainer_class.__name__.startswith(("Unsloth", "_Unsloth")):

@@ -22,7 +22,14 @@ from trl_mentor.counters import Counters, batch_metrics, count_states
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
 from trl_mentor.factory import build_strategy
-from trl_mentor.guards import answer_columns, check_arguments, refuse_multimodal, warn_if_success_is_a_sum
+from trl_mentor.guards import (
+    answer_columns,
+    check_arguments,
+    context_length,
+    refuse_images,
+    refuse_multimodal,
+    warn_if_success_is_a_sum,
+)
 from trl_mentor.intervene import GroupReader, Member, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
@@ -113,6 +120,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             self._batch_inputs = inputs
             self._examples = {i: deepcopy(row) for i, row in enumerate(inputs) if (start + i) % size == 0}
             if self._reader is None:  # a stream, whose columns show with its first rows
+                refuse_images(inputs[0])
                 self._reader = self._read_with(inputs[0])
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         return output
@@ -230,10 +238,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
         If the plain prompt already exceeds the context, that is no limit for this policy.
         """
-        special = next((token for token in self._tokenizer.all_special_tokens if token in (lesson.hint or "")), None)
-        if special is not None:
-            return f"the hint holds {special!r}, which is a special token to the policy"
-        lengths = [getattr(self.model.config.get_text_config(), "max_position_embeddings", None)]
+        for token in self._tokenizer.all_special_tokens:
+            # Some tokenizers have an ordinary word or sign for padding.
+            if len(token) > 1 and not token.isalnum() and token in (lesson.hint or ""):
+                return f"the hint holds {token!r}, which is a special token to the policy"
+        lengths = [context_length(self.model.config.get_text_config())]
         if self.use_vllm:
             lengths.append(self.args.vllm_max_model_length)
         room = min((length for length in lengths if length), default=math.inf) - self.max_completion_length

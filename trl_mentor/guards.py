@@ -1,4 +1,4 @@
-"""What the trainer refuses or warns about at construction."""
+"""What the trainer refuses, warns about, or reads off its surroundings at construction."""
 
 from __future__ import annotations
 
@@ -120,6 +120,15 @@ def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[s
         " or ".join(candidates),
     )
     return ()
+
+
+def context_length(config: Any) -> int | None:
+    """Tokens that a model of this configuration has positions for, or None if that is not known."""
+    scaling = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    if (scaling.get("factor") or 1) > 1:
+        return None  # stretched positions: the configured number may be the one before stretching
+    length: int | None = getattr(config, "max_position_embeddings", None)
+    return length
 
 
 def warn_if_success_is_a_sum(reward_names: list[str], settings: MentorArguments) -> None:

@@ -68,11 +68,11 @@ class GroupReader:
 
     rule: SuccessRule
     answer_columns: Sequence[str]
-    """Columns that may hold the reference answer; the first that the data set row has is taken."""
+    """Columns that may hold the reference answer; the first that is not empty in the data set row is taken."""
 
     def read(self, index: int, members: Sequence[Member]) -> CollapsedGroup:
         example = _example(members)
-        answer = next((example[column] for column in self.answer_columns if column in example), None)
+        answer = next((example[name] for name in self.answer_columns if example.get(name) is not None), None)
         attempts = [self._attempt(member) for member in members]
         return CollapsedGroup(
             question=question_text(example["prompt"]),

@@ -61,7 +61,7 @@ class HintOrigin(StrEnum):
 
     ACCEPTED = "accepted"  # a draft was judged HIGH
     FALLBACK = "fallback"  # no draft was accepted: the fixed safe hint
-    FAILED = "failed"  # the mentor could not be asked, or was too slow: no hint
+    FAILED = "failed"  # no hint: the mentor could not be asked or was too slow, or the policy cannot take the hint
 
 
 class RerollOutcome(StrEnum):

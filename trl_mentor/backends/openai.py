@@ -189,7 +189,8 @@ class OpenAIBackend:
 
     def _without_key(self, text: str) -> str:
         key = self._client.api_key
-        return text if key == PLACEHOLDER_KEY else text.replace(key, "[key]")
+        # What is shorter is no secret but the "none" of a local server, and may be a part of ordinary words.
+        return text if key == PLACEHOLDER_KEY or len(key) < 8 else text.replace(key, "[key]")
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -46,6 +46,7 @@ _FLAGS = (
     "api_key_env",
     "temperature",
     "max_tokens",
+    "extra_body",
     "domain",
     "templates_dir",
     "max_retry",

@@ -35,8 +35,11 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a model may write what the terminal has no character for
     if sys.stderr.isatty():
         print("loading ...", end="\r", file=sys.stderr)
+    run = import_module(COMMANDS[command][0]).main
+    if sys.stderr.isatty():
+        print(" " * len("loading ..."), end="\r", file=sys.stderr)
     try:
-        code: int = import_module(COMMANDS[command][0]).main(argv[1:])
+        code: int = run(argv[1:])
         sys.stdout.flush()
     except ConfigError as error:
         print(f"trl-mentor {command}: error: {error}", file=sys.stderr)
