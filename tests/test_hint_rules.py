@@ -20,6 +20,7 @@ from trl_mentor.hint_rules import (
     WORKED_OUT,
     HintLimits,
     check_hint,
+    gives_away,
 )
 
 PROOF = (
@@ -491,3 +492,19 @@ def test_random_texts_never_raise_and_a_stated_answer_is_always_found(seed: int)
 def test_each_of_several_answers_is_a_leak(hint):
     assert check_hint(hint, question="Solve it.", answer="137\n-12\n0.5", limits=HintLimits()) == GIVES_ANSWER
     assert check_hint("Look at the sign.", question="Solve it.", answer="137\n-12\n0.5", limits=HintLimits()) is None
+
+
+@pytest.mark.parametrize(
+    "phrase", ["41", "The answer is:  forty-one", "So the answer is 12", "it should be 41 points"]
+)
+def test_a_phrase_of_a_diagnosis_that_gives_the_answer_away_is_found(phrase):
+    assert gives_away(phrase, question="How many points?", answer="41")
+
+
+@pytest.mark.parametrize("phrase", ["confuses shares with counts", "adds the 3 parts twice", "x" * 5000])
+def test_a_phrase_that_names_a_misconception_gives_nothing_away(phrase):
+    assert not gives_away(phrase, question="How many points?", answer="41")
+
+
+def test_a_phrase_that_is_a_short_answer_gives_it_away():
+    assert gives_away("6", question="1 + 5 =", answer="6")

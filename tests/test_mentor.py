@@ -234,9 +234,14 @@ def test_without_generation_the_keywords_are_the_hint_and_still_judged():
     assert guidance.hint == "counts 1 as prime; skips 97"
     assert guidance.drafts[0].role is Role.ATTRIBUTION
     assert roles == [Role.ATTRIBUTION, Role.JUDGMENT]
-    leaking, roles = guide_one(GOOD | {Role.ATTRIBUTION: "- the answer is 25"}, ablation="no_generation")
-    assert leaking.hint == BETTER
+    steps = "- takes a = b = c = d = e = f"
+    refused, roles = guide_one(GOOD | {Role.ATTRIBUTION: steps}, ablation="no_generation")
+    assert refused.drafts[0].verdict.source is VerdictSource.RULES
+    assert refused.hint == BETTER
     assert roles == [Role.ATTRIBUTION, Role.REPAIR, Role.JUDGMENT]
+    leaking, roles = guide_one(GOOD | {Role.ATTRIBUTION: "- the answer is 25"}, ablation="no_generation")
+    assert (leaking.origin, leaking.drafts) == (HintOrigin.FALLBACK, ())
+    assert roles == [Role.ATTRIBUTION] * 2
 
 
 def test_without_a_judge_the_rules_still_refuse_and_the_first_clean_text_is_taken():
@@ -595,3 +600,17 @@ def test_a_fallback_hint_and_a_domain_of_the_users_choice_are_used():
     bad = GOOD | {Role.JUDGMENT: LOW}
     assert guide_one(bad, fallback_hint=" Read slowly. ")[0].hint == "Read slowly."
     assert guide_one(bad, domain="code")[0].hint != guide_one(bad, domain="math")[0].hint
+
+
+def test_what_a_diagnosis_gives_away_never_reaches_the_agent_that_writes_hints():
+    backend = ScriptedBackend(GOOD | {Role.ATTRIBUTION: "- 25\n- the answer is 25\n- counts 1 as prime"})
+    (guidance,) = Mentor(backend).guide([GROUP])
+    assert guidance.diagnosis == ("counts 1 as prime",)
+    assert guidance.origin is HintOrigin.ACCEPTED
+    assert not any("25" in prompt for prompt in prompts(backend, Role.GENERATION))
+
+
+def test_a_diagnosis_that_only_gives_the_answer_away_is_asked_for_again():
+    guidance, roles = guide_one(GOOD | {Role.ATTRIBUTION: ["- the answer is 25", "- counts 1 as prime"]})
+    assert roles[:2] == [Role.ATTRIBUTION] * 2
+    assert (guidance.origin, guidance.diagnosis) == (HintOrigin.ACCEPTED, ("counts 1 as prime",))

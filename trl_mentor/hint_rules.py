@@ -101,6 +101,13 @@ def check_hint(hint: str, *, question: str, answer: str | None, limits: HintLimi
     return " ".join(critique for critique, found in broken.items() if found) or None
 
 
+def gives_away(text: str, *, question: str, answer: str | None) -> bool:
+    """Whether a phrase of a diagnosis is the answer, holds it, copies the solution or announces a result."""
+    critique = check_hint(text, question=question, answer=answer, limits=HintLimits()) or ""
+    leaks = any(rule in critique for rule in (GIVES_ANSWER, COPIES_SOLUTION, ANNOUNCES_RESULT))
+    return leaks or tokenize(text[:READ]) in set(answer_forms(answer or ""))
+
+
 def _gives(hint: tuple[str, ...], question: str, form: tuple[str, ...]) -> bool:
     """Short answers and those that stand in the question count only where the hint states them as a result.
 

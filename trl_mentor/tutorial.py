@@ -11,7 +11,7 @@ from typing import TypeVar
 from trl_mentor.agents import ATTRIBUTION, GENERATION, JUDGMENT, REPAIR, Agent
 from trl_mentor.backends.base import Backend
 from trl_mentor.errors import BackendError, ReplyError
-from trl_mentor.hint_rules import HintLimits, check_hint
+from trl_mentor.hint_rules import HintLimits, check_hint, gives_away
 from trl_mentor.mentor_pool import Clock, describe, outcome_of
 from trl_mentor.packing import pack_attempts
 from trl_mentor.records import (
@@ -110,7 +110,7 @@ class Tutorial:
     def _attempt(self, attempt: int) -> tuple[str, Verdict]:
         """One draft with its reviews and repairs: the last text and its verdict, so never a text without one."""
         if not self.diagnosis and self.plan.ablation is not Ablation.NO_ATTRIBUTION:
-            self.diagnosis = self._ask(ATTRIBUTION)
+            self.diagnosis = self._diagnose()
         if self.plan.ablation is Ablation.NO_GENERATION:
             draft = Draft("; ".join(self.diagnosis), Role.ATTRIBUTION, attempt)
         else:
@@ -123,6 +123,15 @@ class Tutorial:
             draft = Draft(repaired, Role.REPAIR, attempt)
             verdict = self._review(draft)
         return draft.text, verdict
+
+    def _diagnose(self) -> tuple[str, ...]:
+        """The keywords that keep the answer back: the agent that writes hints reads them, and must not learn it."""
+        question, answer = self.group.question, self.group.answer
+        keywords = self._ask(ATTRIBUTION)
+        kept = tuple(keyword for keyword in keywords if not gives_away(keyword, question=question, answer=answer))
+        if not kept:
+            raise ReplyError("every phrase of the diagnosis gives the answer away")
+        return kept
 
     def _review(self, draft: Draft) -> Verdict:
         self.drafts.append(draft)
