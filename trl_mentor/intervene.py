@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from trl_mentor.assembly import completion_text, question_text
 from trl_mentor.collapse import SuccessRule, reroll_outcome
 from trl_mentor.counters import Counters, count_interventions
 from trl_mentor.exchange import Exchange
-from trl_mentor.records import Attempt, CollapsedGroup, HintOrigin, Intervention, Lesson, Prompt, RerollOutcome, Row
+from trl_mentor.records import Attempt, CollapsedGroup, Intervention, Lesson, Prompt, RerollOutcome, Row
 from trl_mentor.reroll import plan_reroll
 from trl_mentor.strategies.base import Strategy
 
@@ -126,14 +126,13 @@ def intervene(
         for group, original, rows in zip(groups, originals, rerolled, strict=True)
         if rows
     }
+    values = [value for item in interventions for value in item.successes]
     counters = count_interventions(interventions) + Counters(
         mentor_seconds=waited,
         policy_tokens=tokens,
         reroll_tokens=tokens,
-        reroll_completions=sum(len(item.successes) for item in interventions),
-        reroll_successes=sum(
-            value is not None and reader.rule.succeeds(value) for item in interventions for value in item.successes
-        ),
+        reroll_completions=len(values),
+        reroll_successes=sum(value is not None and reader.rule.succeeds(value) for value in values),
         reroll_seconds=time.monotonic() - started,
     )
     return Outcome(interventions=interventions, rows=merged, counters=counters)
@@ -213,10 +212,7 @@ def _possible(lesson: Lesson, group: CollapsedGroup, policy: Policy) -> Lesson:
     objection = None if lesson.prompt is None else policy.objection(lesson, group.prompt)
     if objection is None:
         return lesson
-    guidance = lesson.guidance
-    if guidance is not None:
-        guidance = replace(guidance, hint=None, origin=HintOrigin.FAILED, reason=objection)
-    return Lesson(prompt=None, guidance=guidance)
+    return Lesson(prompt=None, guidance=lesson.guidance and lesson.guidance.without_hint(objection))
 
 
 def _example(members: Sequence[Member]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ journal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -164,6 +164,10 @@ class Guidance:
     """Wall-clock seconds from start to result for this group."""
     reason: str = ""
     """Why there was a fallback or a failure; empty for an accepted hint."""
+
+    def without_hint(self, reason: str) -> Guidance:
+        """The same work of the mentor, with a hint that cannot be used."""
+        return replace(self, hint=None, origin=HintOrigin.FAILED, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)

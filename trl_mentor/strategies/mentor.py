@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from trl_mentor import rescue
 from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_template
 from trl_mentor.collapse import find_collapsed
 from trl_mentor.errors import ConfigError
 from trl_mentor.mentor import Mentor
-from trl_mentor.records import CollapsedGroup, GroupState, Guidance, HintOrigin, Lesson, Row
+from trl_mentor.records import CollapsedGroup, GroupState, Guidance, Lesson, Row
 
 
 class MentorStrategy:
@@ -43,6 +42,5 @@ class MentorStrategy:
         try:
             hinted = add_hint(group.prompt, guidance.hint, self.hint_template)
         except ConfigError as error:  # a prompt of the data set that cannot hold a hint costs its group, not the run
-            refused = replace(guidance, hint=None, origin=HintOrigin.FAILED, reason=str(error))
-            return Lesson(prompt=None, guidance=refused)
+            return Lesson(prompt=None, guidance=guidance.without_hint(str(error)))
         return Lesson(prompt=hinted, hint=guidance.hint, guidance=guidance)
