@@ -38,6 +38,7 @@ from trl_mentor.reroll import local_rows
 from trl_mentor.rows import aligned, rows_of, spliced
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
+from trl_mentor.vllm_cpu import use_cpu_engine
 
 check_contract(GRPOTrainer)
 
@@ -72,6 +73,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         zero3 = is_deepspeed_zero3_enabled()
         check_arguments(given, settings, mentor=mentor, strategy=strategy, zero3=zero3)
         super().__init__(*args, **kwargs)
+        use_cpu_engine(self)
         if self._is_vlm:
             refuse_multimodal()
         columns = getattr(self.train_dataset, "column_names", None)
