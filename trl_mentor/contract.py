@@ -1,20 +1,24 @@
-"""What this package relies on in TRL's private interface, and the probe that refuses anything else."""
+"""What this package relies on in TRL's private interface, and the probe that refuses anything else.
+
+Nothing here imports TRL: the probe reads the source of the class it is given, and `breaches` also takes source that is
+not installed at all.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
+from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
+from importlib import metadata
+from pathlib import Path
 from typing import Any, NamedTuple
 
-import trl
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from trl_mentor.errors import ContractError
-
-SUPPORTED_TRL = SpecifierSet(">=1.14.2,!=1.15.*,<1.17")
-"""The range in which the seam was tested; the same as in the package's requirements."""
 
 
 class Generated(NamedTuple):
@@ -35,49 +39,162 @@ PARAMETERS = {
     "_generate": ("self", "prompts"),
     "_calculate_rewards": ("self", "inputs", "prompts", "completions", "completion_ids_list"),
     "_tokenize_prompts": ("self", "prompts"),
-    "_load_callback_state": ("self",),
+    "_load_callback_state": ("self",),  # of transformers' Trainer
 }
 """The private methods that the trainer overrides or calls, and their parameters."""
 
+CALLS = {
+    "_generate_and_score_completions": (
+        "self._generate(prompts)",
+        "self._calculate_rewards(inputs, prompts, completions, completion_ids_list)",
+    )
+}
+"""Calls that must stand in a method, each once: an override that TRL no longer calls would change nothing, unseen."""
 
-def check_contract(trainer_class: type, *, version: str = trl.__version__) -> None:
+ATTRIBUTES = (
+    "_is_vlm",
+    "_metrics",
+    "_pending_extra_logs",
+    "_pending_metrics",
+    "_tokenizer",
+    "eos_token_ids",
+    "log_completions",
+    "max_completion_length",
+    "num_generations",
+    "reward_func_names",
+    "reward_weights",
+    "use_vllm",
+)
+"""What `GRPOTrainer.__init__` must set, because the trainer reads or replaces it."""
+
+
+def supported_trl() -> SpecifierSet:
+    """The TRL versions in which the seam was tested, as this package's own requirements state them.
+
+    Read from the metadata of the installed package or, in a source tree that is not installed, from its `setup.cfg`.
+    """
+    try:
+        lines = metadata.requires("trl-mentor") or []
+    except metadata.PackageNotFoundError:
+        setup = ConfigParser()
+        setup.read(Path(__file__).parent.parent / "setup.cfg", encoding="utf-8")
+        lines = setup["options"]["install_requires"].splitlines()
+    requirements = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return next(item.specifier for item in requirements if item.name == "trl")
+
+
+SUPPORTED_TRL = supported_trl()
+
+
+def check_contract(trainer_class: type, *, version: str | None = None) -> None:
     """Raise `ContractError` unless `trainer_class` has the interface that the seam was written against.
 
-    Checks the version of TRL, the parameters of the private methods in use, and, in the source of `_generate`, the
-    names of the values it returns. A class that Unsloth has rewritten is refused by name.
+    Checks that Unsloth has not rewritten the class, that the version of TRL (default: the installed one) is in the
+    tested range, and everything that `breaches` looks for.
     """
-    if trainer_class.__name__.startswith(("Unsloth", "_Unsloth")):
+    refuse_unsloth(trainer_class)
+    if version is None:
+        try:
+            version = metadata.version("trl")
+        except metadata.PackageNotFoundError:
+            version = "unknown"
+    refuse_untested(version)
+    found = list(breaches({name: _definition(trainer_class, name) for name in (*PARAMETERS, "__init__")}))
+    if found:
         raise ContractError(
-            f"{trainer_class.__name__} is TRL's trainer as rewritten by Unsloth, which replaces the methods that "
-            "mentoring hooks into; import trl_mentor without Unsloth's patches"
+            f"the private interface of {trainer_class.__name__} in TRL {version} is not the one that was tested "
+            f"(trl{SUPPORTED_TRL}): {'; '.join(found)}. If something in this process patches TRL, leave it out; if "
+            "not, install a tested version"
         )
-    if Version(version) not in SUPPORTED_TRL:
+
+
+def refuse_untested(version: str) -> None:
+    """Raise `ContractError` for a TRL version outside the tested range."""
+    try:
+        tested = Version(version) in SUPPORTED_TRL
+    except InvalidVersion:
+        tested = False
+    if not tested:
         raise ContractError(
             f"TRL {version} is installed, but mentoring was tested with trl{SUPPORTED_TRL} only; install such a "
-            "version, for example: pip install 'trl==1.16.0'"
+            f"version: pip install 'trl{SUPPORTED_TRL}'"
         )
-    for name, expected in PARAMETERS.items():
-        method = getattr(trainer_class, name, None)
-        found = tuple(inspect.signature(method).parameters) if method is not None else None
-        if found != expected:
-            raise ContractError(_changed(f"{name} takes {found}, expected {expected}"))
-    returned = _returned_names(trainer_class._generate)  # type: ignore[attr-defined]
-    if returned != Generated._fields:
-        raise ContractError(_changed(f"_generate returns {returned}, expected {Generated._fields}"))
 
 
-def _returned_names(function: Any) -> tuple[str, ...]:
+def refuse_unsloth(trainer_class: type) -> None:
+    """Raise `ContractError` if the class, one of its bases or one of the private methods in use is Unsloth's."""
+    methods = (inspect.unwrap(getattr(trainer_class, name)) for name in PARAMETERS if hasattr(trainer_class, name))
+    for item in (*trainer_class.__mro__, *methods):
+        origin = f"{getattr(item, '__module__', '')}.{getattr(item, '__qualname__', '')}"
+        if "unsloth" in origin.lower():
+            raise ContractError(
+                f"{trainer_class.__name__} is TRL's trainer as rewritten by Unsloth ({origin}), whose copies of the "
+                "methods that mentoring hooks into are not the tested ones; remove every import of unsloth from this "
+                "process, start it anew, and load the model with transformers (and peft)"
+            )
+
+
+def breaches(methods: Mapping[str, ast.FunctionDef | None]) -> Iterator[str]:
+    """Where `GRPOTrainer` departs from what the seam relies on, in words.
+
+    `methods` holds the definitions of the methods in `PARAMETERS` and of `__init__`, None for one that is gone or
+    whose source cannot be read. A method that is not among the keys is not looked at.
+    """
+    for name, definition in methods.items():
+        if definition is None:
+            yield f"{name} is gone, or its source cannot be read"
+            continue
+        parameters = parameters_of(definition)
+        if parameters != PARAMETERS.get(name, parameters):
+            yield f"{name} takes {parameters}, expected {PARAMETERS[name]}"
+        for call in CALLS.get(name, ()):
+            if calls_of(definition).count(call) != 1:
+                yield f"{name} does not call {call} once"
+        if name == "_generate" and returned_names(definition) != Generated._fields:
+            yield f"_generate returns {returned_names(definition)}, expected {Generated._fields}"
+        if name == "__init__":
+            missing = sorted(set(ATTRIBUTES) - assigned_attributes(definition))
+            yield from (f"__init__ does not set self.{attribute}" for attribute in missing)
+
+
+def parameters_of(definition: ast.FunctionDef) -> tuple[str, ...]:
+    """Names of all parameters of a function, in order."""
+    return tuple(node.arg for node in ast.iter_child_nodes(definition.args) if isinstance(node, ast.arg))
+
+
+def calls_of(definition: ast.FunctionDef) -> list[str]:
+    """Calls of methods of `self` in a function, as text."""
+    calls = (node for node in ast.walk(definition) if isinstance(node, ast.Call))
+    return [ast.unparse(call) for call in calls if isinstance(call.func, ast.Attribute) and _is_self(call.func.value)]
+
+
+def returned_names(definition: ast.FunctionDef) -> tuple[str, ...]:
     """Names in the last return statement of a function; empty if it does not return a tuple of names."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    returns = [node for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    returns = [node for node in ast.walk(definition) if isinstance(node, ast.Return)]
     last = max(returns, key=lambda node: node.lineno, default=None)
     if last is None or not isinstance(last.value, ast.Tuple):
         return ()
     return tuple(element.id for element in last.value.elts if isinstance(element, ast.Name))
 
 
-def _changed(what: str) -> str:
-    return (
-        f"the private interface of GRPOTrainer in TRL {trl.__version__} is not the one that was tested: {what}. "
-        f"Tested: trl{SUPPORTED_TRL}"
-    )
+def assigned_attributes(definition: ast.FunctionDef) -> set[str]:
+    """Attributes of `self` that a method assigns."""
+    return {
+        node.attr
+        for node in ast.walk(definition)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value)
+    }
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _definition(trainer_class: type, name: str) -> ast.FunctionDef | None:
+    """The definition of a method as it is bound now, or None if there is none to read."""
+    try:
+        source = inspect.getsource(getattr(trainer_class, name))
+        tree = ast.parse(f"if True:\n{source}" if source[0].isspace() else source)
+    except (AttributeError, OSError, TypeError, SyntaxError):
+        return None
+    return next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)), None)
