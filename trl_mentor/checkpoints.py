@@ -47,16 +47,11 @@ def last_complete_checkpoint(output_dir: str | os.PathLike[str]) -> Path | None:
     return None
 
 
-def resumable_checkpoint(output_dir: str | os.PathLike[str]) -> Path:
-    """As `last_complete_checkpoint`, for a run that must have one: raises `ConfigError` if there is none."""
-    found = last_complete_checkpoint(output_dir)
-    if found is not None:
-        return found
+def nothing_to_resume(output_dir: str | os.PathLike[str]) -> ConfigError:
+    """The error for a run that was to resume from a checkpoint of `output_dir` and found no complete one."""
     problems = [f"{path.name}: {why_incomplete(path)}" for path in _newest_first(Path(output_dir))]
-    raise ConfigError(
-        f"no checkpoint to resume from in {output_dir}: "
-        + ("; ".join(problems) or "it holds none; start without resume_from_checkpoint")
-    )
+    advice = "give the path of a checkpoint, or train without resume_from_checkpoint"
+    return ConfigError(f"{output_dir} has no checkpoint to resume from; {advice}. {'; '.join(problems)}".rstrip())
 
 
 def why_incomplete(checkpoint: str | os.PathLike[str]) -> str | None:

@@ -16,6 +16,7 @@ from trl import DatasetMixtureConfig, ModelConfig, TrlParser, get_dataset, get_p
 from trl import rewards as trl_rewards
 from trl.scripts.grpo import GRPOScriptArguments
 
+from trl_mentor.checkpoints import last_complete_checkpoint
 from trl_mentor.cli.recipe import launch_arguments, parse_recipe
 from trl_mentor.config import MentorGRPOConfig
 from trl_mentor.errors import ConfigError
@@ -72,7 +73,7 @@ def train(script: Any, training: MentorGRPOConfig, model: Any, data: Any) -> Non
         quantization_config=get_quantization_config(model),
         peft_config=get_peft_config(model),
     )
-    trainer.train(resume_from_checkpoint=training.resume_from_checkpoint)
+    trainer.train(resume_from_checkpoint=resume_point(training.resume_from_checkpoint, training.output_dir))
     trainer.save_model(training.output_dir)
     trainer.accelerator.print(f"Model saved to {training.output_dir}.")
     if training.push_to_hub:
@@ -80,6 +81,19 @@ def train(script: Any, training: MentorGRPOConfig, model: Any, data: Any) -> Non
     # transformers before 5.18 has no `end`: it closes trackers and process groups.
     if hasattr(trainer, "end"):
         trainer.end()
+
+
+def resume_point(setting: str | bool | None, output_dir: str) -> str | bool:
+    """What `resume_from_checkpoint` asks of `train`: a path, True for the newest complete checkpoint, or False.
+
+    A command line has only words for true and false. `auto` resumes if there is something to resume, so that one
+    command serves the first start and every restart.
+    """
+    if setting == "auto":
+        found = last_complete_checkpoint(output_dir)
+        return False if found is None else str(found)
+    words = {"true": True, "false": False, "none": False}
+    return words.get(str(setting).lower(), setting or False)
 
 
 def load_rewards(script: Any) -> list[Any]:
