@@ -15,6 +15,7 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
 from trl_mentor.callback import MentorCallback
+from trl_mentor.checkpoints import last_complete_checkpoint, nothing_to_resume
 from trl_mentor.collapse import SuccessRule, group_states
 from trl_mentor.config import check_deadline, mentor_arguments
 from trl_mentor.contract import Generated, check_contract
@@ -105,6 +106,18 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._batch_rewards: torch.Tensor | None = None
         self._batch_hints: list[str] = []
         self._bind_callback()
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        """As `GRPOTrainer.train`, except that True means the newest checkpoint that no kill left incomplete.
+
+        Raises `ConfigError` if `output_dir` has none.
+        """
+        if resume_from_checkpoint is True:
+            chosen = self._exchange.from_main(lambda: last_complete_checkpoint(self.args.output_dir))
+            if chosen is None:
+                raise nothing_to_resume(self.args.output_dir)
+            resume_from_checkpoint = str(chosen)
+        return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
         # `model.training` does not tell: continuous batching leaves the model in training mode when it has generated.
@@ -269,6 +282,13 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         if self.strategy.name == "none" or not self.accelerator.is_main_process:
             return None
         return Journal(Path(self.args.output_dir) / JOURNAL_PATH)
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        # Its state says that a checkpoint is complete, so that of an older one in the same place has to go first.
+        if self.args.should_save:
+            folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+            (folder / "trainer_state.json").unlink(missing_ok=True)
+        super()._save_checkpoint(*args, **kwargs)
 
     def _load_callback_state(self) -> None:
         super()._load_callback_state()  # with restore_callback_states_from_checkpoint it makes new callbacks
