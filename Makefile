@@ -34,3 +34,38 @@ $(STAMP): setup.cfg pyproject.toml constraints-cpu.txt
 	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
 	$(BIN)/python -m pip install --quiet --progress-bar off --disable-pip-version-check -c constraints-cpu.txt -e '.[test,dev]'
 	@touch $(STAMP)
+
+# The oldest and the newest TRL: one package each, in a folder that Python searches before $(VENV), which has the rest.
+OLDEST_TRL := $(shell sed -n 's/^ *trl>=\([0-9.]*\),.*/\1/p' setup.cfg)
+PINNED_TRL := $(shell sed -n 's/^trl==//p' constraints-cpu.txt)
+TRL_FLOOR := $(shell sed -n 's/^ *trl\(>=.*\),<.*/\1/p' setup.cfg)
+INSTALL_TRL := $(BIN)/python -m pip install --quiet --progress-bar off --disable-pip-version-check --no-deps --target
+OLDEST := $(abspath $(VENV)/trl-$(OLDEST_TRL))
+NEWEST := $(abspath $(VENV)/trl-newest)
+CONTRACT_TESTS := tests/test_contract.py tests/test_grpo_trainer.py
+
+.PHONY: test-oldest test-newest trl-changes
+
+test-oldest: $(OLDEST)/.installed ## Run the tests that touch TRL on the oldest release of the supported range
+	PYTHONPATH=$(OLDEST) EXPECTED_TRL=$(OLDEST_TRL) \
+	    $(BIN)/python -m pytest $(or $(ARGS),$(CONTRACT_TESTS) tests/test_callback.py tests/test_distributed.py)
+
+$(OLDEST)/.installed: $(STAMP)
+	rm -rf $(OLDEST)
+	$(INSTALL_TRL) $(OLDEST) trl==$(OLDEST_TRL)
+	@touch $@
+
+# The newest may lie outside the range, and the package would refuse it for that alone. So the tests find metadata of the
+# package that allow it, and say whether a wider range would do.
+test-newest: $(STAMP) ## Run the tests of the seam on the newest TRL of the package index, supported or not
+	rm -rf $(NEWEST)
+	$(INSTALL_TRL) $(NEWEST) trl
+	version=$$(PYTHONPATH=$(NEWEST) $(BIN)/python -c 'from importlib import metadata; print(metadata.version("trl"))') && \
+	mkdir $(NEWEST)/trl_mentor-0.dist-info && \
+	printf 'Name: trl-mentor\nVersion: 0\nRequires-Dist: trl%s,<=%s\n' '$(TRL_FLOOR)' "$$version" \
+	    > $(NEWEST)/trl_mentor-0.dist-info/METADATA && \
+	PYTHONPATH=$(NEWEST) EXPECTED_TRL=$$version $(BIN)/python -m pytest $(or $(ARGS),$(CONTRACT_TESTS)) \
+	    --deselect tests/test_contract.py::test_the_range_is_the_one_that_setup_cfg_states
+
+trl-changes: $(STAMP) ## Show what the newest TRL changes in the parts that mentoring relies on; ARGS="OLD NEW" for others
+	$(BIN)/python benchmarks/trl_changes.py $(or $(ARGS),$(PINNED_TRL))
