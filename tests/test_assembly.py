@@ -12,6 +12,7 @@ from trl_mentor.assembly import (
     check_hint_template,
     completion_text,
     question_text,
+    shorter_hint,
 )
 from trl_mentor.errors import ConfigError
 
@@ -118,6 +119,20 @@ def test_the_default_template_is_accepted():
 def test_a_conversation_without_a_user_turn_is_refused_with_its_roles():
     with pytest.raises(ConfigError, match=r"roles \['system'\] and no user turn"):
         add_hint([SYSTEM], "Add.")
+
+
+@pytest.mark.parametrize(
+    ("hint", "shorter"),
+    [
+        ("Look at the units. Which one is odd?", "Look at the units."),
+        ("First line\n\nSecond line\n", "First line"),
+        ("Recall step 3. of the proof", None),  # a number with its dot ends no sentence
+        ("One sentence alone.", None),
+        ("", None),
+    ],
+)
+def test_a_hint_gets_shorter_by_its_last_sentence(hint: str, shorter: str | None):
+    assert shorter_hint(hint) == shorter
 
 
 def test_the_question_of_a_plain_prompt_is_the_prompt():

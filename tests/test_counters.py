@@ -2,25 +2,13 @@ from __future__ import annotations
 
 import math
 
-from trl_mentor.counters import Counters, batch_metrics, count_interventions, count_states
-from trl_mentor.records import (
-    Call,
-    CollapsedGroup,
-    GroupState,
-    Guidance,
-    HintOrigin,
-    Intervention,
-    RerollOutcome,
-    Role,
-    Usage,
-)
+from trl_mentor.counters import Counters, batch_metrics, count_guidances, count_outcomes, count_states
+from trl_mentor.records import Call, GroupState, Guidance, HintOrigin, RerollOutcome, Role, Usage
 
 
-def intervention(outcome: RerollOutcome, origin: HintOrigin | None = None) -> Intervention:
+def guidance(origin: HintOrigin) -> Guidance:
     calls = (Call(Role.GENERATION, 0.1, Usage(10, 3)), Call(Role.JUDGMENT, 0.1, error="BackendError: down"))
-    guidance = None if origin is None else Guidance(hint="h", origin=origin, calls=calls)
-    group = CollapsedGroup(question="q", attempts=())
-    return Intervention(step=0, strategy="mentor", group=group, guidance=guidance, outcome=outcome)
+    return Guidance(hint="h", origin=origin, calls=calls)
 
 
 def test_the_three_kinds_of_group_are_counted_apart():
@@ -32,25 +20,19 @@ def test_the_three_kinds_of_group_are_counted_apart():
 
 
 def test_outcomes_of_the_reroll_add_up_to_the_interventions():
-    counters = count_interventions([intervention(outcome) for outcome in RerollOutcome])
+    counters = count_outcomes(RerollOutcome)
     assert (counters.rescued, counters.hint_saturated, counters.still_collapsed, counters.skipped) == (1, 1, 1, 1)
 
 
 def test_calls_tokens_and_errors_of_the_mentor_are_summed():
-    counters = count_interventions(
-        [
-            intervention(RerollOutcome.RESCUED, HintOrigin.ACCEPTED),
-            intervention(RerollOutcome.RESCUED, HintOrigin.FALLBACK),
-            intervention(RerollOutcome.SKIPPED, HintOrigin.FAILED),
-        ]
-    )
+    counters = count_guidances(map(guidance, HintOrigin))
     assert (counters.accepted, counters.fallback, counters.failed) == (1, 1, 1)
     assert (counters.calls, counters.call_errors) == (6, 3)
     assert (counters.mentor_prompt_tokens, counters.mentor_completion_tokens) == (30, 9)
 
 
 def test_the_metric_keys_are_the_same_whatever_happened():
-    busy = count_states([GroupState.COLLAPSED]) + count_interventions([intervention(RerollOutcome.RESCUED)])
+    busy = count_states([GroupState.COLLAPSED]) + count_outcomes([RerollOutcome.RESCUED])
     assert batch_metrics(Counters()).keys() == batch_metrics(busy).keys()
 
 
@@ -61,3 +43,8 @@ def test_every_metric_of_a_batch_in_which_nothing_happened_is_a_number():
 def test_counters_add_and_subtract():
     a, b = Counters(groups=3, mentor_seconds=1.5), Counters(groups=2, mentor_seconds=0.5)
     assert a + b - b == a
+
+
+def test_staleness_is_averaged_over_the_lessons_and_left_out_without_any():
+    assert batch_metrics(Counters(lessons=2, staleness=5))["mentor/staleness"] == 2.5
+    assert "mentor/staleness" not in batch_metrics(Counters(handed_over=3))

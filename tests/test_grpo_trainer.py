@@ -520,6 +520,32 @@ def test_a_hint_that_makes_the_prompt_too_long_costs_its_group_and_not_the_run(t
     assert "too long" in second.guidance.reason
 
 
+def test_a_hint_that_makes_the_prompt_too_long_is_shortened_by_whole_sentences(tmp_path):
+    def three_sentences(role, messages):
+        return {Role.ATTRIBUTION: "- w1", Role.GENERATION: "w30 Hint. w32 Hint. w33 w34"}.get(role, "VERDICT: HIGH")
+
+    model = tiny.model()
+    model.config.max_position_embeddings = 15  # without its last sentence the prompt has 9 tokens; completion: 6
+    trainer = tiny.Recorder(
+        model,
+        reward_funcs=tiny.HardRowsFail(),
+        args=tiny.config(tmp_path),
+        train_dataset=tiny.dataset(),
+        processing_class=tiny.tokenizer(),
+        mentor=Mentor(ScriptedBackend(three_sentences)),
+    )
+    trainer.train()
+    records = read_journal(tmp_path)
+    assert [record.outcome for record in records] == [RerollOutcome.RESCUED] * 2
+    assert [record.guidance.hint for record in records] == ["w30 Hint. w32 Hint."] * 2
+    assert all(record.guidance.shortened for record in records)
+    assert records[0].guidance.drafts[0].text == "w30 Hint. w32 Hint. w33 w34"
+    prompts = [trainer.processing_class.decode(prompt) for prompt, _ in tiny.rows(trainer.batches[0])]
+    assert all("w33" not in prompt for prompt in prompts)
+    assert all(prompt.endswith("w1 w1") for prompt in prompts[4:8])
+    assert trainer.state.log_history[0]["mentor/shortened"] == 2.0
+
+
 def test_a_strategy_decides_which_rows_of_a_rerolled_group_are_trained(tmp_path):
     class OneNewRow(ResampleStrategy):
         name = "one_new_row"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from typing import Any
 
@@ -10,6 +11,7 @@ from trl_mentor.records import Completion, Message, Prompt
 
 DEFAULT_HINT_TEMPLATE = "Hint: {hint}\n\nOriginal question: {question}"
 
+_SENTENCE_END = re.compile(r"(?<=[^\d\s][.!?])\s+|\n+")
 _SLOTS = ("{hint}", "{question}")
 _SYSTEM_ROLES = ("system", "developer")
 
@@ -43,6 +45,12 @@ def add_hint(prompt: Prompt, hint: str, template: str = DEFAULT_HINT_TEMPLATE) -
     turn = _last_user_turn(messages)
     turn["content"] = _wrap(turn.get("content"), before, after)
     return messages
+
+
+def shorter_hint(hint: str) -> str | None:
+    """The hint without its last sentence or line; None if there is but one."""
+    ends = [match.start() for match in _SENTENCE_END.finditer(hint.strip())]
+    return hint.strip()[: ends[-1]].rstrip() if ends else None
 
 
 def question_text(prompt: Prompt) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from transformers.trainer_callback import ExportableState
 from trl_mentor.alarms import Alarms
 from trl_mentor.counters import Counters
 from trl_mentor.errors import ConfigError
+from trl_mentor.lesson_queue import LessonQueue
+from trl_mentor.schedules import Ahead
 
 if TYPE_CHECKING:
     from trl_mentor.grpo_trainer import MentorGRPOTrainer
@@ -42,24 +45,30 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._trainer = trainer
 
     def state(self) -> dict[str, Any]:
-        """Totals of the run as plain JSON, in the form that `ExportableState` asks for."""
+        """Totals and queued lessons of the run as plain JSON, in the form that `ExportableState` asks for."""
         totals = Counters() if self._trainer is None else self._trainer.mentor_totals
-        return {"args": {"progress": self._progress}, "attributes": {"totals": asdict(totals)}}
+        queue = self._queue()
+        lessons = [] if queue is None else queue.state()
+        return {"args": {"progress": self._progress}, "attributes": {"totals": asdict(totals), "lessons": lessons}}
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Take over the totals of the checkpoint, or start from none, and mark in the journal at which step.
+        """Take over totals and lessons of the checkpoint, or start from none, and mark in the journal at which step.
 
         Raises `ConfigError` when not bound.
         """
         trainer = self._bound()
-        trainer.mentor_totals, trainer.last_mentor_failure = Counters(), ""
+        trainer.last_mentor_failure = ""
         self._alarms = Alarms()
+        saved = state.stateful_callbacks.get(type(self).__name__)
+        attributes = _attributes(saved) if saved and state.global_step > 0 else {}
+        trainer.mentor_totals = _read_totals(attributes)
+        queue = self._queue()
+        if queue is not None:
+            queue.restore(attributes.get("lessons", []) if state.is_world_process_zero else [])
         # A checkpoint of a run without this callback has no entry, and transformers needs one to save the next.
-        saved = state.stateful_callbacks.setdefault(type(self).__name__, self.state())
-        if state.global_step > 0:
-            trainer.mentor_totals = _read_totals(saved)
+        state.stateful_callbacks.setdefault(type(self).__name__, self.state())
         if trainer.journal is not None:
             trainer.journal.begin(state.global_step)
         self._logged, self._logged_at = trainer.mentor_totals, time.monotonic()
@@ -94,7 +103,10 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Bring the journal to disk and close it; a further `train()` opens it again."""
+        """Bring the journal to disk and close it, and ask the mentor no more; a further `train()` begins anew."""
+        queue = self._queue()
+        if queue is not None:
+            queue.pause()
         journal = self._bound().journal
         if journal is not None:
             journal.close()
@@ -106,6 +118,10 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
                 "made and adds one by itself: do not give it to another trainer, and do not add it later"
             )
         return self._trainer
+
+    def _queue(self) -> LessonQueue | None:
+        schedule = None if self._trainer is None else self._trainer.schedule
+        return schedule.queue if isinstance(schedule, Ahead) else None
 
     def _where_to_look(self) -> str:
         journal = self._bound().journal
@@ -120,6 +136,7 @@ def progress_line(step: int, window: Counters, seconds: float) -> str:
         "saturated": window.hint_saturated,
         "still collapsed": window.still_collapsed,
         "skipped": window.skipped,
+        "handed over": window.handed_over,
     }
     parts = [f"{window.collapsed} of {window.groups} groups collapsed"]
     parts += [f"{count} {name}" for name, count in outcomes.items() if count]
@@ -127,9 +144,15 @@ def progress_line(step: int, window: Counters, seconds: float) -> str:
     return f"step {step}: {', '.join(parts)}{waited}"
 
 
-def _read_totals(saved: Any) -> Counters:
-    """Totals from an entry of `TrainerState.stateful_callbacks`; names of another version are ignored."""
+def _attributes(saved: Any) -> dict[str, Any]:
+    """What `state` saved, from an entry of `TrainerState.stateful_callbacks`."""
     # transformers keeps a list, newest last, when a run had several callbacks of one class.
     entry = saved[-1] if isinstance(saved, list) else saved
-    totals = entry["attributes"].get("totals", {})
+    attributes: dict[str, Any] = entry["attributes"]
+    return attributes
+
+
+def _read_totals(attributes: Mapping[str, Any]) -> Counters:
+    """Totals of a run; names of another version are ignored."""
+    totals = attributes.get("totals", {})
     return Counters(**{f.name: totals[f.name] for f in fields(Counters) if f.name in totals})

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
-from trl_mentor.records import GroupState, Guidance, HintOrigin, Intervention, RerollOutcome
+from trl_mentor.records import GroupState, Guidance, HintOrigin, RerollOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,16 @@ class Counters:
     hint_saturated: int = 0
     still_collapsed: int = 0
     skipped: int = 0
+    handed_over: int = 0
+    """Collapsed groups given to background mentoring."""
+    dropped: int = 0
+    """Those that left the full queue before they were of use."""
+    lessons: int = 0
+    """Lessons from the background that took the place of a collapsed group."""
+    staleness: int = 0
+    """Sum over these lessons of the optimizer steps since their own group collapsed."""
+    shortened: int = 0
+    """Hints that lost sentences to fit into the policy's context."""
     accepted: int = 0
     fallback: int = 0
     failed: int = 0
@@ -61,26 +71,27 @@ def count_states(states: Sequence[GroupState]) -> Counters:
     )
 
 
-def count_interventions(interventions: Sequence[Intervention]) -> Counters:
-    """Counters of the interventions of one batch, without what is measured for the batch as a whole."""
-    outcomes = Counter(item.outcome for item in interventions)
-    guidances = [item.guidance for item in interventions if item.guidance is not None]
+def count_outcomes(outcomes: Iterable[RerollOutcome]) -> Counters:
+    """Counters of what the interventions of one batch brought."""
+    found = Counter(outcomes)
     return Counters(
-        rescued=outcomes[RerollOutcome.RESCUED],
-        hint_saturated=outcomes[RerollOutcome.HINT_SATURATED],
-        still_collapsed=outcomes[RerollOutcome.STILL_COLLAPSED],
-        skipped=outcomes[RerollOutcome.SKIPPED],
-    ) + _count_guidances(guidances)
+        rescued=found[RerollOutcome.RESCUED],
+        hint_saturated=found[RerollOutcome.HINT_SATURATED],
+        still_collapsed=found[RerollOutcome.STILL_COLLAPSED],
+        skipped=found[RerollOutcome.SKIPPED],
+    )
 
 
-def _count_guidances(guidances: Iterable[Guidance]) -> Counters:
-    guidances = list(guidances)
-    origins = Counter(guidance.origin for guidance in guidances)
-    calls = [call for guidance in guidances for call in guidance.calls]
+def count_guidances(guidances: Iterable[Guidance | None]) -> Counters:
+    """Counters of what the mentor did for the interventions of one batch."""
+    given = [guidance for guidance in guidances if guidance is not None]
+    origins = Counter(guidance.origin for guidance in given)
+    calls = [call for guidance in given for call in guidance.calls]
     return Counters(
         accepted=origins[HintOrigin.ACCEPTED],
         fallback=origins[HintOrigin.FALLBACK],
         failed=origins[HintOrigin.FAILED],
+        shortened=sum(guidance.shortened for guidance in given),
         calls=len(calls),
         call_errors=sum(call.error is not None for call in calls),
         mentor_prompt_tokens=sum(call.usage.prompt_tokens for call in calls),
@@ -89,10 +100,10 @@ def _count_guidances(guidances: Iterable[Guidance]) -> Counters:
 
 
 def batch_metrics(batch: Counters) -> dict[str, float]:
-    """The `mentor/*` metrics of one generation batch: always the same keys.
+    """The `mentor/*` metrics of one generation batch: the same keys for every batch.
 
-    `frac_*` are shares of all groups of the batch. Trackers warn about values that are not numbers, so nothing here is
-    a rate of what may not have happened.
+    `frac_*` are shares of all groups of the batch. Trackers warn about values that are not numbers, so a rate of what
+    may not have happened is left out where it did not: `mentor/staleness`, in optimizer steps per lesson.
     """
     groups = max(batch.groups, 1)
     shares = {
@@ -109,6 +120,10 @@ def batch_metrics(batch: Counters) -> dict[str, float]:
     }
     origins = {name: getattr(batch, name) / groups for name in ("accepted", "fallback", "failed")}
     totals = {
+        "handed_over": batch.handed_over,
+        "lessons": batch.lessons,
+        "dropped": batch.dropped,
+        "shortened": batch.shortened,
         "mentor_calls": batch.calls,
         "mentor_call_errors": batch.call_errors,
         "mentor_prompt_tokens": batch.mentor_prompt_tokens,
@@ -119,7 +134,9 @@ def batch_metrics(batch: Counters) -> dict[str, float]:
         "reroll_tokens": batch.reroll_tokens,
         "reroll_seconds": batch.reroll_seconds,
     }
+    staleness = {"mentor/staleness": batch.staleness / batch.lessons} if batch.lessons else {}
     return {
+        **staleness,
         **{f"mentor/frac_{name}": share for name, share in shares.items()},
         **{f"mentor/frac_hint_{name}": share for name, share in origins.items()},
         **{f"mentor/{name.removeprefix('mentor_')}": float(total) for name, total in totals.items()},

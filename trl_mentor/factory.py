@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from trl_mentor.backends.base import Backend
 from trl_mentor.errors import BackendError, ConfigError
+from trl_mentor.lesson_queue import LessonQueue
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Message, Reply, Role
-from trl_mentor.settings import BackendKind, MentorArguments, StrategyKind, json_object
+from trl_mentor.schedules import Ahead, Inline, Schedule
+from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind, json_object
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
 from trl_mentor.strategies.none import NoneStrategy
@@ -53,6 +55,16 @@ def build_strategy(
         case StrategyKind.MENTOR:
             mentor = build_mentor(settings, is_main=is_main, device=device) if mentor is None else mentor
             return MentorStrategy(mentor, hint_template=settings.mentor_hint_template)
+
+
+def build_schedule(settings: MentorArguments, strategy: Strategy) -> Schedule:
+    """When collapsed groups get their lessons, as the settings say."""
+    match ScheduleKind(settings.mentor_schedule):
+        case ScheduleKind.INLINE:
+            return Inline(strategy)
+        case ScheduleKind.AHEAD:
+            workers = strategy.mentor.max_concurrency if isinstance(strategy, MentorStrategy) else 1
+            return Ahead(LessonQueue(strategy.prepare, size=settings.mentor_queue_size, workers=workers))
 
 
 def build_mentor(settings: MentorArguments, *, is_main: bool = True, device: str | None = None) -> Mentor:

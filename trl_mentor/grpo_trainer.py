@@ -22,7 +22,8 @@ from trl_mentor.contract import Generated, check_contract
 from trl_mentor.counters import Counters, batch_metrics, count_states
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
-from trl_mentor.factory import build_strategy
+from trl_mentor.factory import build_schedule, build_strategy
+from trl_mentor.group_reader import GroupReader, Member
 from trl_mentor.guards import (
     answer_columns,
     check_arguments,
@@ -31,7 +32,7 @@ from trl_mentor.guards import (
     refuse_multimodal,
     warn_if_success_is_a_sum,
 )
-from trl_mentor.intervene import GroupReader, Member, Policy, Request, intervene
+from trl_mentor.intervene import Objection, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Lesson, Prompt, Row
@@ -91,6 +92,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self.strategy = strategy
         if isinstance(self.strategy, MentorStrategy):
             check_deadline(self.strategy.mentor.deadline, self.args.ddp_timeout)
+        self.schedule = build_schedule(settings, strategy)
         self.mentor_totals = Counters()
         """What happened since the run began, over all ranks; a resumed run continues it."""
         self.last_mentor_failure = ""
@@ -197,6 +199,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             selected,
             step=self.state.global_step,
             strategy=self.strategy,
+            schedule=self.schedule,
             reader=self._reader,
             reward_names=self.reward_func_names,
             exchange=self._exchange,
@@ -214,6 +217,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                 local = index * size + member - start
                 if 0 <= local < len(prompts):
                     rows[local] = row
+        for index, example in outcome.examples.items():
+            for local in range(max(index * size - start, 0), min((index + 1) * size - start, len(prompts))):
+                prompts[local] = deepcopy(example["prompt"])  # TRL's own list, which it logs
         self._batch_hints = [row.hint or "" for row in rows]
         self._write_back_logs(rows)
         return spliced(first, rows), rewards, outcome.counters
@@ -248,22 +254,25 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         )
         return rewards
 
-    def _objection(self, lesson: Lesson, original: Prompt) -> str | None:
-        """Why this policy cannot be re-rolled under a lesson, or None.
+    def _objection(self, lesson: Lesson, original: Prompt) -> Objection | None:
+        """What speaks against re-rolling this policy under a lesson, or None.
 
         If the plain prompt already exceeds the context, that is no limit for this policy.
         """
         for token in self._tokenizer.all_special_tokens:
             # Some tokenizers have an ordinary word or sign for padding.
             if len(token) > 1 and not token.isalnum() and token in (lesson.hint or ""):
-                return f"the hint holds {token!r}, which is a special token to the policy"
+                return Objection(f"the hint holds {token!r}, which is a special token to the policy")
         lengths = [context_length(self.model.config.get_text_config())]
         if self.use_vllm:
             lengths.append(self.args.vllm_max_model_length)
         room = min((length for length in lengths if length), default=math.inf) - self.max_completion_length
         tokens = [len(self._tokenize_prompts([prompt])[0][0]) for prompt in (lesson.prompt, original)]
         if tokens[0] > room >= tokens[1]:
-            return f"with its hint the prompt has {tokens[0]} tokens, too long for the {room} that the context leaves"
+            reason = (
+                f"with its hint the prompt has {tokens[0]} tokens, too long for the {room} that the context leaves"
+            )
+            return Objection(reason, too_long=True)
         return None
 
     def _is_truncated(self, row: Row) -> bool:

@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
-from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.records import Intervention, Prompt
+from trl_mentor.plain import from_plain, plain_json
+from trl_mentor.records import Intervention
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -176,62 +172,16 @@ def read_journal(path: str | os.PathLike[str], *, superseded: bool = False) -> J
     return found
 
 
-def plain_json(value: Any) -> Any:
-    """`value` as plain JSON: records become objects, NaN and infinity null, anything unknown its `str`."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain_json(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return {str(key): plain_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_json(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if value is None or isinstance(value, str | int):
-        return value
-    return str(value)
-
-
 def _read_line(line: bytes, file: Path) -> tuple[Intervention | TrainBegin | None, str]:
     """What one line holds and when it was written; None if the line cannot be read."""
     try:
         data = json.loads(line.decode("utf-8"))
         schema, time = int(data["schema"]), str(data["time"])
         if schema <= SCHEMA:
-            return _rebuild(TrainBegin if "train_begin" in data else Intervention, data), time
+            return from_plain(TrainBegin if "train_begin" in data else Intervention, data), time
     except (ArithmeticError, ValueError, TypeError, KeyError, RecursionError):
         return None, ""
     raise ConfigError(
         f"{file} was written in journal format {schema}, this version of trl-mentor reads up to {SCHEMA}; "
         "install a newer trl-mentor to read it"
     )
-
-
-_annotations = cache(get_type_hints)
-
-
-def _rebuild(kind: Any, value: Any) -> Any:
-    """A value of the annotated type `kind` from its plain JSON. Raises `TypeError`, `ValueError` or `KeyError`."""
-    if kind == Prompt:
-        return _checked(value, str | list)
-    if isinstance(kind, type) and is_dataclass(kind):
-        hints = _annotations(kind)
-        return kind(**{name: _rebuild(hint, value[name]) for name, hint in hints.items() if name in value})
-    origin, args = get_origin(kind), get_args(kind)
-    if origin is UnionType:
-        inner = [arg for arg in args if arg is not NoneType]
-        return None if value is None and len(inner) < len(args) else _rebuild(inner[0], value)
-    if origin is tuple:
-        return tuple(_rebuild(args[0], item) for item in _checked(value, list))
-    if origin is Mapping:
-        return {key: _rebuild(args[1], item) for key, item in _checked(value, dict).items()}
-    if issubclass(kind, Enum):
-        return kind(value)
-    return float(_checked(value, int | float)) if kind is float else _checked(value, kind)
-
-
-def _checked(value: Any, kind: Any) -> Any:
-    if not isinstance(value, kind):
-        raise TypeError(f"expected {kind}, got {type(value).__name__}")
-    return value

@@ -8,7 +8,7 @@ from typing import Any
 
 from datasets import Dataset, Features, Value
 
-from trl_mentor.journal import plain_json
+from trl_mentor.plain import plain_json
 from trl_mentor.records import Guidance, Intervention
 
 

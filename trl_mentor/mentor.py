@@ -65,7 +65,8 @@ class Mentor:
             call_timeout=_seconds("call_timeout", call_timeout),
         )
         self.deadline = _seconds("deadline", deadline)
-        self._pool = MentorPool(_count("max_concurrency", max_concurrency))
+        self.max_concurrency = _count("max_concurrency", max_concurrency)
+        self._pool = MentorPool(self.max_concurrency)
 
     def guide(self, groups: Sequence[CollapsedGroup]) -> list[Guidance]:
         """One guidance per group, in order, after at most `deadline` seconds.

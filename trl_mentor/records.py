@@ -164,10 +164,12 @@ class Guidance:
     """Wall-clock seconds from start to result for this group."""
     reason: str = ""
     """Why there was a fallback or a failure; empty for an accepted hint."""
+    shortened: bool = False
+    """True when the hint lost sentences at its end, because the whole would not fit into the policy's context."""
 
     def without_hint(self, reason: str) -> Guidance:
         """The same work of the mentor, with a hint that cannot be used."""
-        return replace(self, hint=None, origin=HintOrigin.FAILED, reason=reason)
+        return replace(self, hint=None, origin=HintOrigin.FAILED, reason=reason, shortened=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,25 @@ class Lesson:
     prompt: Prompt | None
     hint: str | None = None
     guidance: Guidance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A collapsed group on its way to a lesson, with all that a later re-roll needs of it."""
+
+    group: CollapsedGroup
+    example: Mapping[str, Any]
+    """The data set row, prompt and all, that the members of the group share; reward functions are shown it."""
+    collapsed_at: int
+    """Optimizer steps done when the group was generated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An assignment and the lesson that came of it; one without a prompt ends without a re-roll."""
+
+    assignment: Assignment
+    lesson: Lesson
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +221,7 @@ class Intervention:
     """Everything that happened to one collapsed group, from attempts to new rewards: one record of the journal."""
 
     step: int
-    """Optimizer steps done when the group was generated: 0 for the batch of the first step, which TRL logs as 1."""
+    """Optimizer steps done when the intervention ended: 0 for the batch of the first step, which TRL logs as 1."""
     strategy: str
     group: CollapsedGroup
     guidance: Guidance | None
@@ -214,3 +235,5 @@ class Intervention:
     """Every reward function's values for the re-rolled completions, by name."""
     reroll_tokens: int = 0
     """Completion tokens that the re-roll generated for this group."""
+    collapsed_at: int | None = None
+    """Optimizer steps done when the group collapsed: less than `step` if its lesson took a later group's place."""

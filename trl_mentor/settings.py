@@ -17,6 +17,7 @@ _COUNTS = (
     "mentor_max_tokens",
     "mentor_max_concurrency",
     "mentor_attempt_budget",
+    "mentor_queue_size",
 )
 
 
@@ -25,6 +26,13 @@ class BackendKind(StrEnum):
 
     OPENAI = "openai"
     TRANSFORMERS = "transformers"
+
+
+class ScheduleKind(StrEnum):
+    """When a collapsed group gets its hint."""
+
+    INLINE = "inline"
+    AHEAD = "ahead"
 
 
 class StrategyKind(StrEnum):
@@ -45,6 +53,18 @@ class MentorArguments:
             "help": "What to do with a collapsed group: `mentor` (hint and re-roll), `resample` (re-roll on the plain "
             "question, the control) or `none` (only measure)."
         },
+    )
+    mentor_schedule: str = field(
+        default="inline",
+        metadata={
+            "help": "When hints are written: `inline` (the step waits for the hints of its own groups, as in the "
+            "paper) or `ahead` (in the background; a lesson that is ready takes the place of a group that collapses "
+            "later, and nothing waits)."
+        },
+    )
+    mentor_queue_size: int = field(
+        default=64,
+        metadata={"help": "With `ahead`: groups that wait for a hint or a place at once; the oldest is dropped."},
     )
     mentor_backend: str = field(
         default="openai",
@@ -130,6 +150,7 @@ class MentorArguments:
     def __post_init__(self) -> None:
         self.mentor_extra_body = json_object("mentor_extra_body", self.mentor_extra_body)
         self._check_choice("mentor_strategy", StrategyKind)
+        self._check_choice("mentor_schedule", ScheduleKind)
         self._check_choice("mentor_backend", BackendKind)
         for name in _COUNTS:
             self._check_positive(name, int)

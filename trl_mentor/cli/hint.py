@@ -15,7 +15,7 @@ from rich.console import Console
 from trl_mentor.cli.show import show_guidance
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import build_mentor
-from trl_mentor.journal import plain_json
+from trl_mentor.plain import plain_json
 from trl_mentor.records import Attempt, CollapsedGroup, HintOrigin
 from trl_mentor.settings import MentorArguments
 

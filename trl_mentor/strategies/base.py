@@ -21,6 +21,10 @@ class Strategy(Protocol):
         """One lesson per selected group, in order. Runs on the main process only; may be slow, must be bounded."""
         ...
 
+    def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
+        """The same lesson in fewer tokens, or None if there is none; asked when a lesson exceeds the context."""
+        ...
+
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
         """The rows to train on, as many as `original`, for one re-rolled group. Pure; runs on every rank."""
         ...

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from trl_mentor import rescue
-from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_template
+from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_template, shorter_hint
 from trl_mentor.collapse import find_collapsed
 from trl_mentor.errors import ConfigError
 from trl_mentor.mentor import Mentor
@@ -32,6 +33,12 @@ class MentorStrategy:
         return [
             self._lesson(group, guidance) for group, guidance in zip(groups, self.mentor.guide(groups), strict=True)
         ]
+
+    def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
+        shorter = None if lesson.hint is None else shorter_hint(lesson.hint)
+        if shorter is None or lesson.guidance is None:
+            return None
+        return self._lesson(group, replace(lesson.guidance, hint=shorter, shortened=True))
 
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
         return rescue.replace(original, rerolled)

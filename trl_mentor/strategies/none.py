@@ -18,5 +18,8 @@ class NoneStrategy:
     def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
         return [Lesson(prompt=None) for _ in groups]
 
+    def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
+        return None
+
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
         return list(original)

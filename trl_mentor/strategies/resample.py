@@ -20,5 +20,8 @@ class ResampleStrategy:
     def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
         return [Lesson(prompt=group.prompt) for group in groups]
 
+    def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
+        return None
+
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
         return rescue.replace(original, rerolled)

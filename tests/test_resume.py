@@ -1,0 +1,371 @@
+"""Killed runs go on: from the newest complete checkpoint, with counters, journal and lessons in agreement."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from safetensors.torch import save_file
+from transformers import TrainerCallback
+from transformers.trainer_jit_checkpoint import JITCheckpointCallback
+
+from trl_mentor import read_journal
+from trl_mentor.checkpoints import last_complete_checkpoint, why_incomplete
+from trl_mentor.cli.grpo import resume_point
+from trl_mentor.errors import ConfigError
+from trl_mentor.journal import JOURNAL_PATH
+
+HERE = Path(__file__).parent
+SAVING = {"save_strategy": "steps", "save_steps": 1}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": str(HERE)}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The directory of a run with the checkpoints 1, 2 and 3; tests work on copies."""
+    out = tmp_path_factory.mktemp("finished")
+    tiny.trained(out, max_steps=3, **SAVING)
+    return out
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def damage(file: Path, how: str) -> None:
+    if how == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2 if how == "cut in half" else 0])
+
+
+def counted(trainer, output_dir):
+    """The records of the journal, after a check that their outcomes are what the trainer counts."""
+    records, totals = read_journal(output_dir), asdict(trainer.mentor_totals)
+    outcomes = Counter(record.outcome.value for record in records)
+    names = ("rescued", "hint_saturated", "still_collapsed", "skipped")
+    assert {name: outcomes[name] for name in names} == {name: totals[name] for name in names}
+    return records
+
+
+def logged_steps(trainer):
+    return [entry["step"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+def test_the_newest_complete_checkpoint_is_the_last_by_number_not_by_name(run):
+    assert last_complete_checkpoint(run) == run / "checkpoint-3"
+    (run / "checkpoint-3").rename(run / "checkpoint-10")
+    (run / "checkpoint-final").mkdir()
+    (run / "checkpoint-11").write_text("no directory")
+    assert last_complete_checkpoint(run) == run / "checkpoint-10"
+
+
+def test_where_there_is_no_checkpoint_there_is_none(tmp_path):
+    assert last_complete_checkpoint(tmp_path) is None
+    assert last_complete_checkpoint(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize("how", ["missing", "cut in half", "empty"])
+@pytest.mark.parametrize("name", ["trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt"])
+def test_a_checkpoint_without_a_whole_file_that_resuming_reads_is_passed_over(run, name, how, caplog):
+    damage(run / "checkpoint-3" / name, how)
+    assert last_complete_checkpoint(run) == run / "checkpoint-2"
+    (line,) = [record.message for record in caplog.records if record.name == "trl_mentor.checkpoints"]
+    assert line.startswith(f"passed over the checkpoint {run / 'checkpoint-3'}: ")
+    named = {"model.safetensors": "weights", "optimizer.pt": "optimizer"}.get(name, name) if how == "missing" else name
+    assert named in line
+
+
+def test_one_byte_too_few_makes_a_tensor_file_torn(run):
+    for name in ("model.safetensors", "optimizer.pt", "rng_state.pth"):
+        file = run / "checkpoint-3" / name
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1])
+        assert why_incomplete(file.parent) == f"{name} is torn"
+        file.write_bytes(whole)
+    assert why_incomplete(run / "checkpoint-3") is None
+
+
+def test_what_resuming_does_not_read_may_be_torn_and_random_states_may_be_missing(run):
+    checkpoint = run / "checkpoint-3"
+    for name in ("training_args.bin", "tokenizer.json", "generation_config.json"):
+        damage(checkpoint / name, "cut in half")
+    (checkpoint / "notes.pt").write_bytes(b"a file of the user's own")
+    damage(checkpoint / "rng_state.pth", "missing")
+    resumed = tiny.trainer(run, max_steps=4)
+    resumed.train(resume_from_checkpoint=True)
+    assert logged_steps(resumed) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_torn_random_state_of_any_rank_makes_a_checkpoint_incomplete(run, rank):
+    (run / "checkpoint-3" / "rng_state.pth").rename(run / "checkpoint-3" / "rng_state_0.pth")
+    shutil.copy(run / "checkpoint-3" / "rng_state_0.pth", run / "checkpoint-3" / "rng_state_1.pth")
+    assert why_incomplete(run / "checkpoint-3") is None
+    damage(run / "checkpoint-3" / f"rng_state_{rank}.pth", "empty")
+    assert why_incomplete(run / "checkpoint-3") == f"rng_state_{rank}.pth is torn"
+
+
+def layout(directory: Path, *names: str) -> Path:
+    """A checkpoint with these files besides the trainer's state; tensor files are real ones."""
+    for name in ("trainer_state.json", *names):
+        file = directory / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.suffix == ".safetensors":
+            save_file({"a": torch.ones(3)}, file)
+        elif file.suffix in (".pt", ".bin"):
+            torch.save({"a": torch.ones(3)}, file)
+        else:
+            file.write_text('{"global_step": 3}')
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("files", "needed"),
+    [
+        (("adapter_model.safetensors", "adapter_config.json", "optimizer.pt", "scheduler.pt"), (0, 2, 3)),
+        (("pytorch_model_fsdp.bin", "optimizer.bin", "scheduler.pt"), (0, 1, 2)),
+        (
+            (
+                "pytorch_model_fsdp_0/__0_0.distcp",
+                "pytorch_model_fsdp_0/.metadata",
+                "optimizer_0/__0_0.distcp",
+                "optimizer_0/.metadata",
+                "scheduler.pt",
+            ),
+            (1, 3, 4),
+        ),
+    ],
+    ids=["PEFT", "FSDP", "FSDP in shards"],
+)
+def test_checkpoints_of_other_layouts_are_complete_only_with_all_their_parts(tmp_path, files, needed):
+    checkpoint = layout(tmp_path / "checkpoint-3", *files)
+    assert why_incomplete(checkpoint) is None
+    for index in needed:
+        content = (checkpoint / files[index]).read_bytes()
+        (checkpoint / files[index]).unlink()
+        assert why_incomplete(checkpoint) is not None, files[index]
+        (checkpoint / files[index]).write_bytes(content)
+
+
+def test_every_shard_that_an_index_names_must_be_there(tmp_path):
+    shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    checkpoint = layout(tmp_path / "checkpoint-3", *shards, "optimizer.pt", "scheduler.pt")
+    assert why_incomplete(checkpoint) == "the weights are missing"
+    index = checkpoint / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": dict(zip("ab", shards, strict=True))}))
+    assert why_incomplete(checkpoint) is None
+    damage(checkpoint / shards[1], "missing")
+    assert why_incomplete(checkpoint) == f"{shards[1]}, which {index.name} names, is missing"
+    index.write_text("[]")
+    assert why_incomplete(checkpoint) == f"{index.name} is torn"
+
+
+def test_a_deepspeed_checkpoint_needs_the_state_that_its_tag_names(tmp_path):
+    states = ("global_step3/mp_rank_00_model_states.pt", "global_step3/zero_pp_rank_0_mp_rank_00_optim_states.pt")
+    checkpoint = layout(tmp_path / "checkpoint-3", *states)
+    (checkpoint / "latest").write_text("global_step3")
+    assert why_incomplete(checkpoint) is None
+    damage(checkpoint / states[1], "cut in half")
+    assert why_incomplete(checkpoint) == f"{states[1]} is torn"
+    (checkpoint / "latest").write_text("global_step4")
+    assert "'global_step4'" in why_incomplete(checkpoint)
+
+
+def test_training_with_true_resumes_from_the_newest_complete_checkpoint(run):
+    damage(run / "checkpoint-3" / "optimizer.pt", "missing")  # transformers would begin with a new optimizer
+    resumed = tiny.trainer(run, max_steps=4, **SAVING)
+    resumed.train(resume_from_checkpoint=True)
+    assert logged_steps(resumed) == [1, 2, 3, 4]
+    records = counted(resumed, run)
+    assert ([record.step for record in records], records.superseded) == ([0, 0, 1, 1, 2, 2, 3, 3], 2)
+    assert why_incomplete(run / "checkpoint-3") is None
+
+
+def test_training_with_true_says_why_none_of_the_checkpoints_will_do(run):
+    for step, name in enumerate(["optimizer.pt", "trainer_state.json", "model.safetensors"], start=1):
+        damage(run / f"checkpoint-{step}" / name, "empty")
+    with pytest.raises(ConfigError, match=r"no checkpoint to resume from.*checkpoint-3: model.safetensors is torn; "):
+        tiny.trainer(run).train(resume_from_checkpoint=True)
+
+
+def test_checkpoints_of_save_only_model_are_refused_with_the_reason(tmp_path):
+    tiny.trained(tmp_path, save_only_model=True, **SAVING)
+    with pytest.raises(ConfigError, match="save_only_model"):
+        tiny.trainer(tmp_path).train(resume_from_checkpoint=True)
+
+
+class FullDisk(tiny.Recorder):
+    """The shipped trainer on a disk that has no room for the weights."""
+
+    def save_model(self, *args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+
+def test_a_save_that_fails_over_an_older_checkpoint_of_the_same_step_leaves_none_that_looks_complete(run):
+    with pytest.raises(OSError, match="No space left"):
+        tiny.trainer(run, cls=FullDisk, max_steps=3, **SAVING).train()
+    assert why_incomplete(run / "checkpoint-1") is not None
+    assert why_incomplete(run / "checkpoint-2") is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "torn", "expected"),
+    [
+        (None, False, False),
+        ("false", False, False),
+        ("true", False, True),
+        (True, False, True),
+        ("out/checkpoint-7", False, "out/checkpoint-7"),
+        ("auto", False, "checkpoint-3"),
+        ("auto", True, False),
+    ],
+)
+def test_the_words_of_a_recipe_and_of_a_command_line_mean_the_same(run, setting, torn, expected):
+    if torn:
+        for checkpoint in run.glob("checkpoint-*"):
+            damage(checkpoint / "trainer_state.json", "empty")
+    found = resume_point(setting, str(run))
+    assert found == (str(run / expected) if expected == "checkpoint-3" else expected)
+
+
+def test_without_its_journal_a_resumed_run_begins_a_new_one_and_goes_on_counting(run):
+    (run / JOURNAL_PATH).unlink()
+    resumed = tiny.trainer(run, max_steps=4)
+    resumed.train(resume_from_checkpoint=True)
+    assert [record.step for record in read_journal(run)] == [3, 3]
+    assert resumed.mentor_totals.collapsed == 8
+
+
+def test_a_journal_that_cannot_be_opened_ends_the_run_before_it_begins(run):
+    (run / JOURNAL_PATH).unlink()
+    (run / JOURNAL_PATH).mkdir()
+    with pytest.raises(IsADirectoryError, match=r"journal\.jsonl"):
+        tiny.trainer(run)
+
+
+def test_a_checkpoint_of_another_directory_is_continued_with_its_counts_and_a_journal_of_its_own(run, tmp_path):
+    other = tiny.trainer(tmp_path / "other", max_steps=4, **SAVING)
+    other.train(resume_from_checkpoint=str(run / "checkpoint-3"))
+    assert [record.step for record in read_journal(tmp_path / "other")] == [3, 3]
+    assert (other.mentor_totals.batches, other.mentor_totals.collapsed) == (4, 8)
+    assert len(read_journal(run)) == 6
+
+
+def test_a_resumed_run_that_does_not_skip_data_counts_and_journals_alike(run):
+    resumed = tiny.trainer(run, max_steps=5, ignore_data_skip=True)
+    resumed.train(resume_from_checkpoint=True)
+    assert logged_steps(resumed) == [1, 2, 3, 4, 5]
+    assert [record.step for record in counted(resumed, run)] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
+def test_in_the_middle_of_a_generation_batch_the_rest_of_it_is_generated_and_scored_once_more(tmp_path, step):
+    # Three optimizer steps share a generation batch of 24 rows: groups of 4 for the prompts 0-5, then 6, 7, 0-3, ...
+    shape = {"max_steps": 6, "steps_per_generation": 3, "gradient_accumulation_steps": 1}
+    shape |= {"per_device_train_batch_size": 8, **SAVING}
+    tiny.trained(tmp_path, **shape)
+    for later in range(step + 1, 7):
+        shutil.rmtree(tmp_path / f"checkpoint-{later}")
+    reward = tiny.HardRowsFail()
+    resumed = tiny.trainer(tmp_path, reward=reward, **shape)
+    resumed.train(resume_from_checkpoint=True)
+    assert logged_steps(resumed) == [1, 2, 3, 4, 5, 6]
+    begun = [*range(0, step, 3), *range(step, 6, 3)]
+    assert sorted({record.step for record in counted(resumed, tmp_path)}) == begun
+    assert resumed.mentor_totals.batches == len(begun)
+    rolls = [call["roll"] for call in reward.calls]
+    assert rolls == ["first", "second"] * len(range(step, 6, 3))
+
+
+class AskToStop(TrainerCallback):
+    """Sends this process SIGTERM at a moment of the step after `step` optimizer steps."""
+
+    def __init__(self, moment: str, step: int) -> None:
+        self.moment, self.step = moment, step
+
+    def _send(self, moment, state):
+        if (moment, state.global_step) == (self.moment, self.step):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.3)  # transformers sets its mark in a thread
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self._send("before the rollouts", state)
+
+    def on_substep_end(self, args, state, control, **kwargs):
+        self._send("after the rollouts", state)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self._send("after the step", state)
+
+
+@pytest.mark.parametrize(
+    ("moment", "steps"),
+    [("before the rollouts", 1), ("after the rollouts", 1), ("after the step", 2)],
+)
+def test_after_sigterm_the_jit_checkpoint_is_resumed_with_counters_and_journal_in_agreement(tmp_path, moment, steps):
+    shape = {"max_steps": 3, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}
+    shape |= {"enable_jit_checkpoint": True}
+    stopped = tiny.trainer(tmp_path, **shape)
+    stopped.add_callback(AskToStop(moment, steps))
+    jit = next(item for item in stopped.callback_handler.callbacks if isinstance(item, JITCheckpointCallback))
+    jit.jit_manager.kill_wait = 0.0
+    stopped.train()
+    checkpoint = last_complete_checkpoint(tmp_path)
+    assert checkpoint is not None
+    resumed = tiny.trainer(tmp_path, **shape)
+    resumed.train(resume_from_checkpoint=True)
+    assert logged_steps(resumed) == [1, 2, 3]
+    assert resumed.mentor_totals.batches == 3
+    assert [record.step for record in counted(resumed, tmp_path)] == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_jit_checkpoint_that_was_cut_short_is_passed_over(run):
+    (run / "checkpoint-3" / "checkpoint-is-incomplete.txt").write_text("in progress")
+    assert last_complete_checkpoint(run) == run / "checkpoint-2"
+
+
+def launch(out: Path, steps: int, *, processes: int) -> None:
+    """Train to `steps` on so many ranks, from the newest complete checkpoint."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+    script = [str(HERE.parent / "benchmarks" / "kill_resume_run.py"), str(out), str(steps), "inline"]
+    done = subprocess.run(
+        [sys.executable, *launcher, *script], env=ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
+    launch(tmp_path, 2, processes=2)
+    launch(tmp_path, 4, processes=1)
+    launch(tmp_path, 6, processes=2)
+    ending = json.loads((tmp_path / "ending.json").read_text())
+    assert (ending["processes"], ending["steps"], ending["logged_steps"]) == (2, 6, [1, 2, 3, 4, 5, 6])
+    assert ending["totals"]["batches"] == 6
+    assert len(read_journal(tmp_path)) == ending["totals"]["collapsed"]
+
+
+def test_runs_that_are_killed_at_random_moments_pass_every_check_of_the_benchmark(tmp_path):
+    result = tmp_path / "result.json"
+    script = [str(HERE.parent / "benchmarks" / "kill_resume.py"), "--kills", "2", "--steps", "8", "--span", "3"]
+    kinds = ["--processes", "1", "--schedules", "inline", "--json", str(result)]
+    done = subprocess.run(
+        [sys.executable, *script, *kinds], env=ENVIRONMENT, capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(result.read_text())
+    assert (found["kills"], found["failed_runs"]) == (2, 0)
+    assert all(run["steps"] == 8 for run in found["runs"])
