@@ -23,9 +23,9 @@ from trl_mentor.contract import (
     PARAMETERS,
     SUPPORTED_TRL,
     Generated,
-    assigned_attributes,
     check_contract,
     refuse_unsloth,
+    stored_attributes,
 )
 from trl_mentor.errors import ContractError
 
@@ -163,7 +163,7 @@ def test_the_contract_holds_every_name_of_trl_that_the_trainer_uses_and_no_other
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"self", "super()"}
     }
     assert {name for name in used & set(dir(GRPOTrainer)) if name[0] == "_" != name[1]} == set(PARAMETERS)
-    assert used & (assigned_attributes(definition(GRPOTrainer.__init__)) - STANDARD) == set(ATTRIBUTES)
+    assert used & (stored_attributes(definition(GRPOTrainer.__init__)) - STANDARD) == set(ATTRIBUTES)
 
 
 STANDARD = {"model", "args"}

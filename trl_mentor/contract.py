@@ -39,6 +39,7 @@ PARAMETERS = {
     "_generate": ("self", "prompts"),
     "_calculate_rewards": ("self", "inputs", "prompts", "completions", "completion_ids_list"),
     "_tokenize_prompts": ("self", "prompts"),
+    "_save_checkpoint": ("self", "model", "trial"),
     "_load_callback_state": ("self",),  # of transformers' Trainer
 }
 """The private methods that the trainer overrides or calls, and their parameters."""
@@ -116,8 +117,8 @@ def refuse_untested(version: str) -> None:
         tested = False
     if not tested:
         raise ContractError(
-            f"TRL {version} is installed, but mentoring was tested with trl{SUPPORTED_TRL} only; install such a "
-            f"version: pip install 'trl{SUPPORTED_TRL}'"
+            f"mentoring was tested with trl{SUPPORTED_TRL} only, got TRL {version}; install a tested version: "
+            f"pip install 'trl{SUPPORTED_TRL}'"
         )
 
 
@@ -153,7 +154,7 @@ def breaches(methods: Mapping[str, ast.FunctionDef | None]) -> Iterator[str]:
         if name == "_generate" and returned_names(definition) != Generated._fields:
             yield f"_generate returns {returned_names(definition)}, expected {Generated._fields}"
         if name == "__init__":
-            missing = sorted(set(ATTRIBUTES) - assigned_attributes(definition))
+            missing = sorted(set(ATTRIBUTES) - stored_attributes(definition))
             yield from (f"__init__ does not set self.{attribute}" for attribute in missing)
 
 
@@ -177,13 +178,10 @@ def returned_names(definition: ast.FunctionDef) -> tuple[str, ...]:
     return tuple(element.id for element in last.value.elts if isinstance(element, ast.Name))
 
 
-def assigned_attributes(definition: ast.FunctionDef) -> set[str]:
-    """Attributes of `self` that a method assigns."""
-    return {
-        node.attr
-        for node in ast.walk(definition)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value)
-    }
+def stored_attributes(node: ast.AST) -> set[str]:
+    """Attributes of `self` that a method, or a statement, assigns."""
+    attributes = (item for item in ast.walk(node) if isinstance(item, ast.Attribute) and _is_self(item.value))
+    return {item.attr for item in attributes if isinstance(item.ctx, ast.Store)}
 
 
 def _is_self(node: ast.AST) -> bool:
