@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trl_mentor.contract import ATTRIBUTES, Generated
+from trl_mentor.contract import ATTRIBUTES, PARAMETERS, Generated
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "trl_changes.py"
 INSTALLED = Path(importlib.util.find_spec("trl").origin).parent.parent
@@ -35,13 +35,14 @@ class GRPOTrainer:
         return self._log
     def _log(self):
         pass
-    def _tokenize_prompts(self, prompts):
-        pass
-    def _save_checkpoint(self, model, trial):
-        pass
     def _unrelated(self):
         pass
 """
+OTHERS = "".join(
+    f"    def {name}({', '.join(parameters)}):\n        pass\n"
+    for name, parameters in PARAMETERS.items()
+    if f"def {name}(" not in TRAINER
+)
 CONFIG = 'class GRPOConfig(_BaseConfig):\n    beta: float = field(default=0.0, metadata={"help": "old words"})\n'
 BASE = "class _BaseConfig:\n    logging_steps: float = 10\n"
 
@@ -50,7 +51,7 @@ def release(folder: Path, *edits: tuple[str, str], version: str = "") -> Path:
     """A directory with a made-up TRL whose sources differ from those above by the given replacements."""
     target = folder / "trl" / "trainer"
     target.mkdir(parents=True)
-    for name, text in (("grpo_trainer.py", TRAINER), ("grpo_config.py", CONFIG), ("base_config.py", BASE)):
+    for name, text in (("grpo_trainer.py", TRAINER + OTHERS), ("grpo_config.py", CONFIG), ("base_config.py", BASE)):
         for before, after in edits:
             text = text.replace(before, after)
         (target / name).write_text(text)
@@ -79,14 +80,7 @@ def compared(tmp_path: Path, *edits: tuple[str, str], version: str = "") -> tupl
 def test_equal_sources_are_unchanged_and_only_what_mentoring_relies_on_is_listed(tmp_path):
     found, output, code = compared(tmp_path)
     methods = {name.removeprefix("method ") for name in found if name.startswith("method")}
-    seam = {
-        "_generate_and_score_completions",
-        "_generate",
-        "_calculate_rewards",
-        "_tokenize_prompts",
-        "_save_checkpoint",
-    }
-    assert methods == seam | {"_sample", "_log"}
+    assert methods == {*PARAMETERS, "_sample", "_log"}
     assert {name for name in found if name.startswith("attribute")} == {f"attribute {name}" for name in ATTRIBUTES}
     assert set(found.values()) == {"unchanged"}
     assert "accepted" in output
