@@ -55,7 +55,6 @@ LAYERS = {
     "intervene": 5,
     "rows": 5,
     "vllm_cpu": 5,
-    "vllm_cpu": 5,
     "cli": 6,
     "demo": 6,
 }
