@@ -30,7 +30,7 @@ from pathlib import Path
 from trl_mentor import read_journal
 from trl_mentor.checkpoints import last_complete_checkpoint, why_incomplete
 from trl_mentor.journal import JOURNAL_PATH
-from trl_mentor.records import RerollOutcome
+from trl_mentor.records import Intervention, RerollOutcome
 
 HERE = Path(__file__).parent
 PHASES = ("save", "mentor", "re-roll", "roll")
@@ -181,6 +181,14 @@ def check(run: Run, steps: int) -> None:
         "steps at which training began, by the journal": (markers, run.begun_at),
         "lines of the journal": (len(raw), len(everything) + len(markers) + records.skipped_lines),
     }
+    rerolled = [record for record in records if record.outcome is not RerollOutcome.SKIPPED]
+    groups = Counter((_collapsed_at(record), record.group.index) for record in records)
+    expected["groups with two records that count"] = (sum(count > 1 for count in groups.values()), 0)
+    if run.schedule == "ahead":
+        staleness = sum(record.step - _collapsed_at(record) for record in rerolled)
+        expected["groups handed over"] = (totals["handed_over"], totals["collapsed"])
+        expected["lessons re-rolled"] = (len(rerolled), totals["lessons"])
+        expected["staleness"] = (staleness, totals["staleness"])
     for outcome in RerollOutcome:
         expected[f"records that are {outcome.value}"] = (outcomes[outcome], totals[outcome.value])
     run.problems += [f"{name}: {got}, expected {want}" for name, (got, want) in expected.items() if got != want]
@@ -188,10 +196,16 @@ def check(run: Run, steps: int) -> None:
         "steps": ending["steps"],
         "collapsed": totals["collapsed"],
         "records": len(records),
+        "lessons": totals["lessons"],
+        "staleness": totals["staleness"],
         "superseded": records.superseded,
         "torn_lines": records.skipped_lines,
         "outcomes": {outcome.value: count for outcome, count in sorted(outcomes.items())},
     }
+
+
+def _collapsed_at(record: Intervention) -> int:
+    return record.step if record.collapsed_at is None else record.collapsed_at
 
 
 def _markers(raw: list[bytes]) -> list[int]:
@@ -231,6 +245,33 @@ def row(run: Run) -> str:
     return "\n".join([f"{line}  {moments}", *problems])
 
 
+def result(runs: list[Run], seed: int, seconds: float) -> dict[str, object]:
+    """Everything about the runs, as plain JSON."""
+    kills = [kill for run in runs for kill in run.kills]
+    return {
+        "versions": {name: version(name) for name in ("trl-mentor", "trl", "transformers", "torch")},
+        "python": platform.python_version(),
+        "seed": seed,
+        "seconds": round(seconds, 1),
+        "kills": len(kills),
+        "by_phase": dict(sorted(Counter(kill.phase for kill in kills).items())),
+        "by_signal": dict(sorted(Counter(kill.signal for kill in kills).items())),
+        "incomplete_checkpoints": sum(len(kill.incomplete) for kill in kills),
+        "failed_runs": sum(bool(run.problems) for run in runs),
+        "runs": [
+            {
+                "processes": run.processes,
+                "schedule": run.schedule,
+                "kills": [asdict(kill) for kill in run.kills],
+                "begun_at": run.begun_at,
+                **run.report,
+                "problems": run.problems,
+            }
+            for run in runs
+        ],
+    }
+
+
 def main(argv: list[str] | None = None) -> int:
     """The exit code: 1 if a check failed."""
     parser = argparse.ArgumentParser(description="Kill trainings at random moments, resume them, and check them.")
@@ -255,30 +296,8 @@ def main(argv: list[str] | None = None) -> int:
     failed = [run for run in runs if run.problems]
     print(f"{len(kills)} kills, {len(runs)} runs, {len(failed)} with a problem, {time.monotonic() - started:.0f} s")
     if args.json is not None:
-        result = {
-            "versions": {name: version(name) for name in ("trl-mentor", "trl", "transformers", "torch")},
-            "python": platform.python_version(),
-            "seed": args.seed,
-            "kills": len(kills),
-            "by_phase": dict(sorted(Counter(kill.phase for kill in kills).items())),
-            "by_signal": dict(sorted(Counter(kill.signal for kill in kills).items())),
-            "incomplete_checkpoints": sum(len(kill.incomplete) for kill in kills),
-            "seconds": round(time.monotonic() - started, 1),
-            "failed_runs": len(failed),
-            "runs": [
-                {
-                    "processes": run.processes,
-                    "schedule": run.schedule,
-                    "kills": [asdict(kill) for kill in run.kills],
-                    "begun_at": run.begun_at,
-                    **run.report,
-                    "problems": run.problems,
-                }
-                for run in runs
-            ],
-        }
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(result, indent=1) + "\n")
+        args.json.write_text(json.dumps(result(runs, args.seed, time.monotonic() - started), indent=1) + "\n")
     return 1 if failed else 0
 
 

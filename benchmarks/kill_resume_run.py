@@ -98,7 +98,7 @@ def main(out: Path, steps: int, schedule: str) -> None:
         reward_funcs=lucky_last_word,
         args=tiny.config(
             out, max_steps=steps, learning_rate=1e-5, per_device_train_batch_size=16 // world, save_strategy="steps",
-            save_steps=2, save_total_limit=2, **({} if schedule == 'inline' else {'mentor_schedule': schedule}),
+            save_steps=2, save_total_limit=2, mentor_schedule=schedule,
         ),
         train_dataset=tiny.dataset(),
         processing_class=tiny.tokenizer(),
