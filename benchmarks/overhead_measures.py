@@ -1,0 +1,227 @@
+"""The four measurements of the overhead benchmark, each a function from scale and directory to plain JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import fmean, median, quantiles
+from typing import Any
+
+from overhead_relay import Relay, time_by_function
+from overhead_world import (
+    QUICK,
+    Mentored,
+    MentoredInstant,
+    Plain,
+    PlainWithReroll,
+    Scale,
+    known_batch,
+    scripted_mentor,
+    trainer,
+)
+
+HERE = Path(__file__).parent
+CALLS = 3
+"""Calls to the mentor in the chain of one group: diagnosis, draft, verdict."""
+PROFILED = 4
+SEAM_ROWS = (16, 64, 128, 512)
+Result = dict[str, Any]
+
+
+def no_collapse(scale: Scale, out: Path) -> Result:
+    """The shipped trainer beside two copies of TRL's own, in a world where no group collapses."""
+    easy = [False] * scale.groups
+    trainers = {
+        "plain": trainer(Plain, scale, easy, out / "plain"),
+        "mentored": trainer(Mentored, scale, easy, out / "mentored", mentor=scripted_mentor()),
+        "control": trainer(Plain, scale, easy, out / "control"),
+    }
+    with Relay(trainers) as relay:
+        relay.rounds(scale.warm_up)
+        rounds = relay.rounds(scale.rounds)
+        plain = [(laps["plain"].seconds + laps["control"].seconds) / 2 for laps in rounds]
+        result = figure(
+            [laps["mentored"].seconds / seconds for laps, seconds in zip(rounds, plain, strict=True)],
+            target=1.02,
+            what="a step of MentorGRPOTrainer / the mean of the same round's steps of two plain GRPOTrainers",
+        )
+        explain(result, relay, "mentored", "plain")
+    added = median(laps["mentored"].seconds - seconds for laps, seconds in zip(rounds, plain, strict=True))
+    return {
+        **result,
+        "control": spread([laps["control"].seconds / laps["plain"].seconds for laps in rounds]),
+        "processor_time": spread(
+            [2 * laps["mentored"].cpu / (laps["plain"].cpu + laps["control"].cpu) for laps in rounds]
+        ),
+        "plain_step_seconds": median(plain),
+        "no_collapse_ms": 1000 * added,
+        "seam_ms": {
+            "no_collapse": seam(out / "seam", half_collapsed=False),
+            "half_collapsed": seam(out / "seam", half_collapsed=True),
+        },
+        "rows": rows_of(trainers),
+    }
+
+
+def inline_vs_limit(scale: Scale, out: Path) -> Result:
+    """Half of the groups collapse, and the step waits for a mentor that takes as long as a step."""
+    return against_limit(
+        scale,
+        out,
+        schedule="inline",
+        waits=True,
+        target=1.1,
+        what="a step of MentorGRPOTrainer / (the same round's step of a plain GRPOTrainer that generates and scores "
+        "as many hinted completions besides + the chain of three calls to the mentor)",
+    )
+
+
+def ahead(scale: Scale, out: Path) -> Result:
+    """Half of the groups collapse, and a mentor that takes as long as a step works in the background."""
+    return against_limit(
+        scale,
+        out,
+        schedule="ahead",
+        waits=False,
+        target=1.03,
+        what="a step of MentorGRPOTrainer with mentor_schedule=ahead / the same round's step of a plain GRPOTrainer "
+        "that generates and scores as many hinted completions besides",
+    )
+
+
+def against_limit(scale: Scale, out: Path, *, schedule: str, waits: bool, target: float, what: str) -> Result:
+    """Steps with collapsed groups over the least that they can take. Only steps with a full re-roll count."""
+    hard = [i % 2 == 1 for i in range(scale.groups)]
+    expected = sum(hard) * scale.group_size
+    chain = 0.0
+    mentor = scripted_mentor(lambda: relay.pause("mentored", chain / CALLS))
+    trainers = {
+        "limit": trainer(PlainWithReroll, scale, hard, out / "limit"),
+        "mentored": trainer(Mentored, scale, hard, out / "mentored", mentor=mentor, mentor_schedule=schedule),
+    }
+    with (relay := Relay(trainers)):
+        relay.rounds(scale.warm_up // 2)
+        chain = median(laps["limit"].seconds for laps in relay.rounds(scale.warm_up))
+        relay.rounds(scale.warm_up)
+        rounds = relay.rounds(scale.rounds)
+        full = [laps for laps in rounds if laps["mentored"].rerolled == laps["limit"].rerolled == expected]
+        if not full:
+            seen = [laps["mentored"].rerolled for laps in rounds]
+            raise RuntimeError(f"no step re-rolled the {expected} completions of its collapsed groups, but {seen}")
+        limits = [laps["limit"].seconds + waits * chain for laps in full]
+        result = figure(
+            [laps["mentored"].seconds / limit for laps, limit in zip(full, limits, strict=True)],
+            target=target,
+            what=what,
+        )
+        explain(result, relay, "mentored", "limit")
+    return {
+        **result,
+        "limit_seconds": median(limits),
+        "mentor_seconds": chain,
+        "added_ms": 1000 * median(laps["mentored"].seconds - limit for laps, limit in zip(full, limits, strict=True)),
+        "rerolled_completions_per_step": expected,
+        "steps_with_fewer": len(rounds) - len(full),
+        "rows": rows_of(trainers),
+    }
+
+
+def balance_w2(scale: Scale, out: Path) -> Result:
+    """Two processes; every collapsed group lives on the first."""
+    # Wide enough for the time to generate to grow with the number of rows; else half of them take no half of the time.
+    wide = scale if scale is QUICK else replace(scale, width=384, groups=16, tokens=24, rounds=scale.rounds // 2)
+    out.mkdir(parents=True)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    subprocess.run(
+        [*command, str(HERE / "overhead_ranks.py"), str(out), json.dumps(asdict(wide))],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+        stdout=subprocess.DEVNULL,
+        check=True,
+        timeout=600,
+    )
+    ranks = [json.loads((out / f"rank{rank}.json").read_text()) for rank in range(2)]
+    if [rank["processes"] for rank in ranks] != [2, 2]:
+        raise RuntimeError(f"expected 2 processes, got {[rank['processes'] for rank in ranks]}")
+    steps = list(zip(*(rank["steps"] for rank in ranks), strict=True))
+    slowest = [max(step["share_seconds"] for step in pair) for pair in steps]
+    ideal = [fmean(step["all_seconds"] for step in pair) / 2 for pair in steps]
+    shares = [max(step["share_rows"] for step in pair) for pair in steps]
+    result = figure(
+        [mine / best for mine, best in zip(slowest, ideal, strict=True)],
+        target=1.15,
+        what="generating its share of the re-roll on the slower rank / half of what one rank needs for all of its "
+        "rows, measured in the same step while the other rank does the same",
+    )
+    if not result["met"]:
+        for rank, seen in enumerate(ranks):
+            medians = {key: median(step[key] for step in seen["steps"]) for key in seen["steps"][0]}
+            print(f"rank {rank}: {medians}", file=sys.stderr)
+    return {
+        **result,
+        "slowest_over_mean_share": spread(
+            [max(x) / fmean(x) for x in ([step["share_seconds"] for step in pair] for pair in steps)]
+        ),
+        "largest_share_of_rows_over_half": median(
+            share / (pair[0]["all_rows"] / 2) for share, pair in zip(shares, steps, strict=True)
+        ),
+        "slowest_seconds": median(slowest),
+        "rows_per_rank": [rank["steps"][-1]["share_rows"] for rank in ranks],
+        "rows": {f"rank{i}": (rank["scored"], rank["generated"]) for i, rank in enumerate(ranks)},
+    }
+
+
+def seam(out: Path, *, half_collapsed: bool) -> dict[str, float]:
+    """Milliseconds of processor time of this package alone in one generation batch, by its rows; 1000 tokens each.
+
+    TRL's generation and rewards are replaced by ones that are there at once. The re-roll is the one of `resample`.
+    """
+    hard = [half_collapsed and i % 2 == 1 for i in range(QUICK.groups)]
+    made = trainer(MentoredInstant, QUICK, hard, out / str(half_collapsed), mentor_strategy="resample")
+    made.model.train()
+    result = {}
+    for rows in SEAM_ROWS:
+        made.known, inputs = known_batch(rows, tokens=1000, hard=hard, group_size=QUICK.group_size)
+        times = []
+        for _ in range(7):
+            started = time.thread_time()
+            made._generate_and_score_completions(inputs)
+            times.append(time.thread_time() - started)
+        result[str(rows)] = 1000 * median(times)
+    return result
+
+
+def figure(values: Sequence[float], *, target: float, what: str) -> Result:
+    """A figure with its target: the median of `values`, which must not exceed it."""
+    found = spread(values)
+    return {"what": what, "value": found["median"], "target": target, "met": found["median"] <= target, **found}
+
+
+def spread(values: Sequence[float]) -> Result:
+    """Median, quartiles and a distribution-free 95 % interval of the median."""
+    ordered, half = sorted(values), 0.98 * math.sqrt(len(values))
+    low, high = math.floor(len(ordered) / 2 - half), math.ceil(len(ordered) / 2 + half)
+    return {
+        "median": median(ordered),
+        "quartiles": quantiles(ordered, n=4)[::2] if len(ordered) > 1 else [ordered[0]] * 2,
+        "median_interval_95": [ordered[max(low - 1, 0)], ordered[min(high, len(ordered) - 1)]],
+        "repetitions": len(ordered),
+    }
+
+
+def explain(result: Result, relay: Relay, measured: str, baseline: str) -> None:
+    """If the target is missed, print where the extra time goes."""
+    if not result["met"]:
+        print(f"missed: {result['what']} is {result['value']:.3f}, target {result['target']}", file=sys.stderr)
+        print(time_by_function(relay.profiled(PROFILED), measured, baseline, steps=PROFILED), file=sys.stderr)
+
+
+def rows_of(trainers: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """Rows scored and completions generated, by trainer."""
+    return {name: (made.reward_funcs[0].scored, made.generated) for name, made in trainers.items()}
