@@ -19,6 +19,10 @@ COMMANDS = {
     ),
     "grpo": ("trl_mentor.cli.launch", "train: everything `trl grpo` takes, and every mentor_* setting"),
     "hint": ("trl_mentor.cli.hint", "ask your mentor endpoint for a hint on one failure and see all it did"),
+    "plan": (
+        "trl_mentor.cli.plan",
+        "predict the time of a step with a mentor, and the mentor replicas that a run needs",
+    ),
 }
 """Command -> module with `main(argv) -> int`, and its line in the help."""
 
