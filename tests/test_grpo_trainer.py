@@ -520,18 +520,23 @@ def test_a_hint_that_makes_the_prompt_too_long_costs_its_group_and_not_the_run(t
     assert "too long" in second.guidance.reason
 
 
-def test_a_hint_that_makes_the_prompt_too_long_is_shortened_by_whole_sentences(tmp_path):
+@pytest.mark.parametrize("limit", ["model", "tokenizer"])
+def test_a_hint_that_makes_the_prompt_too_long_is_shortened_by_whole_sentences(tmp_path, limit):
     def three_sentences(role, messages):
         return {Role.ATTRIBUTION: "- w1", Role.GENERATION: "w30 Hint. w32 Hint. w33 w34"}.get(role, "VERDICT: HIGH")
 
     model = tiny.model()
-    model.config.max_position_embeddings = 15  # without its last sentence the prompt has 9 tokens; completion: 6
+    words = tiny.tokenizer()
+    if limit == "model":
+        model.config.max_position_embeddings = 15  # without its last sentence the prompt has 9 tokens; completion: 6
+    else:
+        words.model_max_length = 15
     trainer = tiny.Recorder(
         model,
         reward_funcs=tiny.HardRowsFail(),
         args=tiny.config(tmp_path),
         train_dataset=tiny.dataset(),
-        processing_class=tiny.tokenizer(),
+        processing_class=words,
         mentor=Mentor(ScriptedBackend(three_sentences)),
     )
     trainer.train()

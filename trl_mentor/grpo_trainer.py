@@ -263,7 +263,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             # Some tokenizers have an ordinary word or sign for padding.
             if len(token) > 1 and not token.isalnum() and token in (lesson.hint or ""):
                 return Objection(f"the hint holds {token!r}, which is a special token to the policy")
-        lengths = [context_length(self.model.config.get_text_config())]
+        lengths = [context_length(self.model.config.get_text_config()), self._tokenizer.model_max_length]
         if self.use_vllm:
             lengths.append(self.args.vllm_max_model_length)
         room = min((length for length in lengths if length), default=math.inf) - self.max_completion_length
