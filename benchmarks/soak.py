@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from soak_checks import check
@@ -31,7 +32,7 @@ from tqdm import tqdm
 from trl_mentor import read_journal
 
 HERE = Path(__file__).resolve().parent
-SHOWN = ("collapsed", "rescued", "skipped", "fallback", "failed")
+SHOWN = ("collapsed", "rescued", "skipped")
 
 
 class StalledError(RuntimeError):
@@ -104,15 +105,15 @@ def soak(processes: int, schedule: str, args: argparse.Namespace) -> dict[str, A
 
 
 def show(results: Sequence[dict[str, Any]]) -> None:
-    table = Table(title="Soak")
-    for column in ("processes", "schedule", "seconds", *SHOWN, "MB", "result"):
-        table.add_column(column)
+    table = Table(title="Soak", box=SIMPLE, pad_edge=False)
+    for column in ("ranks", "schedule", "seconds", *SHOWN, "MB", "result"):
+        table.add_column(column, no_wrap=True)
     for result in results:
-        totals = result.get("totals", {})
+        totals, megabytes = result.get("totals", {}), result.get("megabytes", ["", ""])
         table.add_row(
             *(str(result[name]) for name in ("processes", "schedule", "seconds")),
             *(str(totals.get(name, "")) for name in SHOWN),
-            " to ".join(str(result["megabytes"][i]) for i in (0, -1)) if "megabytes" in result else "",
+            f"{megabytes[0]}-{megabytes[-1]}",
             "FAILED" if result["problems"] else "ok",
         )
     console = Console()

@@ -25,7 +25,7 @@ MUST_HAPPEN = (
     "failed",
     "shortened",
 )
-LONG_ENOUGH = 100
+LONG_ENOUGH = 300
 """Steps after which everything that can happen should have happened."""
 
 

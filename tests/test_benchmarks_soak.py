@@ -128,5 +128,5 @@ def test_a_long_run_in_which_something_never_happened_is_reported():
     ranks, journal = finished()
     for rank in ranks:
         rank["totals"] |= {"all_correct": 0, "unscorable": 0, "shortened": 0}
-    problems = check(ranks, journal, {**OPTIONS, "steps": 100})
-    assert "fallback is 0 after 100 steps: not tested" in problems
+    problems = check(ranks, journal, {**OPTIONS, "steps": 300})
+    assert "fallback is 0 after 300 steps: not tested" in problems
