@@ -56,7 +56,7 @@ $(OLDEST)/.installed: $(STAMP)
 	@touch $@
 
 # The newest may lie outside the range, and the package would refuse it for that alone. So the tests find metadata of the
-# package that allow it, and say whether a wider range would do.
+# package that allow it, and say whether a wider range would do. (`python -m pytest` would find those of this tree first.)
 test-newest: $(STAMP) ## Run the tests of the seam on the newest TRL of the package index, supported or not
 	rm -rf $(NEWEST)
 	$(INSTALL_TRL) $(NEWEST) trl
@@ -64,7 +64,7 @@ test-newest: $(STAMP) ## Run the tests of the seam on the newest TRL of the pack
 	mkdir $(NEWEST)/trl_mentor-0.dist-info && \
 	printf 'Name: trl-mentor\nVersion: 0\nRequires-Dist: trl%s,<=%s\n' '$(TRL_FLOOR)' "$$version" \
 	    > $(NEWEST)/trl_mentor-0.dist-info/METADATA && \
-	PYTHONPATH=$(NEWEST) EXPECTED_TRL=$$version $(BIN)/python -m pytest $(or $(ARGS),$(CONTRACT_TESTS)) \
+	PYTHONPATH=$(NEWEST) EXPECTED_TRL=$$version $(BIN)/pytest $(or $(ARGS),$(CONTRACT_TESTS)) \
 	    --deselect tests/test_contract.py::test_the_range_is_the_one_that_setup_cfg_states
 
 trl-changes: $(STAMP) ## Show what the newest TRL changes in the parts that mentoring relies on; ARGS="OLD NEW" for others
