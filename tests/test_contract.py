@@ -15,6 +15,7 @@ import pytest
 import tiny
 import trl
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from trl import GRPOTrainer
 
 import trl_mentor
@@ -26,6 +27,7 @@ from trl_mentor.contract import (
     check_contract,
     refuse_unsloth,
     stored_attributes,
+    supported_trl,
 )
 from trl_mentor.errors import ContractError
 
@@ -37,6 +39,13 @@ def pinned() -> str:
     """The TRL that `make test` installs."""
     lines = (ROOT / "constraints-cpu.txt").read_text(encoding="utf-8").splitlines()
     return next(line.removeprefix("trl==") for line in lines if line.startswith("trl=="))
+
+
+def stated_range() -> SpecifierSet:
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    (line,) = [line for line in setup["options"]["install_requires"].splitlines() if line.startswith("trl>")]
+    return Requirement(line).specifier
 
 
 def definition(function) -> ast.FunctionDef:
@@ -56,11 +65,16 @@ def test_the_installed_trl_has_the_interface_that_the_seam_was_written_against()
 
 
 def test_the_range_is_the_one_that_setup_cfg_states():
-    setup = ConfigParser()
-    setup.read(ROOT / "setup.cfg", encoding="utf-8")
-    (line,) = [line for line in setup["options"]["install_requires"].splitlines() if line.startswith("trl>")]
-    assert Requirement(line).specifier == SUPPORTED_TRL
+    assert stated_range() == SUPPORTED_TRL
     assert pinned() in SUPPORTED_TRL
+
+
+def test_a_source_tree_that_is_not_installed_has_the_same_range(monkeypatch):
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", absent)
+    assert supported_trl() == stated_range()
 
 
 @pytest.mark.parametrize("version", ["1.14.1", "1.15.0", "99.0", "0.24.0", "unknown"])
