@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trl_mentor.backends.scripted import ScriptedBackend
     from trl_mentor.backends.transformers import TransformersBackend
     from trl_mentor.callback import MentorCallback
+    from trl_mentor.checkpoints import last_complete_checkpoint
     from trl_mentor.config import MentorGRPOConfig
     from trl_mentor.grpo_trainer import MentorGRPOTrainer
     from trl_mentor.journal import read_journal
@@ -26,6 +27,7 @@ _HOMES = {
     "OpenAIBackend": "backends.openai",
     "ScriptedBackend": "backends.scripted",
     "TransformersBackend": "backends.transformers",
+    "last_complete_checkpoint": "checkpoints",
     "read_journal": "journal",
 }
 
@@ -37,6 +39,7 @@ __all__ = [
     "OpenAIBackend",
     "ScriptedBackend",
     "TransformersBackend",
+    "last_complete_checkpoint",
     "read_journal",
 ]
 

@@ -81,7 +81,8 @@ def _problems(directory: Path) -> Iterator[str]:
     yield from _missing(directory, {path.relative_to(directory).as_posix() for path in files})
     for path in files:
         if _READ_ON_RESUME.fullmatch(path.name) and not _is_whole(path):
-            yield f"{path.relative_to(directory)} is torn"
+            advice = "; deleted, it is not needed" if path.name.startswith("rng_state") else ""
+            yield f"{path.relative_to(directory).as_posix()} is torn{advice}"
 
 
 def _missing(directory: Path, files: set[str]) -> Iterator[str]:
