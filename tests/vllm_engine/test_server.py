@@ -1,0 +1,77 @@
+"""vLLM as a server in processes of its own, started as `trl vllm-serve` starts it.
+
+One thing differs from a run on GPUs and is test equipment: weights travel through a file instead of NCCL
+(`engines.FileClient` and `server_worker.ReloadFromFile`).
+"""
+
+from __future__ import annotations
+
+import checks
+import launcher
+import pytest
+
+MAX_LENGTH = 20
+"""Tokens that the server takes per sequence; far fewer than the model has positions for."""
+
+
+@pytest.fixture(scope="module")
+def served_by(tmp_path_factory):
+    """The settings of a trainer that generates through a running server."""
+    with launcher.server(tmp_path_factory.mktemp("server"), max_model_len=MAX_LENGTH) as url:
+        yield {"vllm_mode": "server", "vllm_server_base_url": url, "vllm_max_model_length": MAX_LENGTH}
+
+
+@pytest.fixture(scope="module")
+def served(served_by, tmp_path_factory):
+    """A run on one rank, with a question that fills what the server takes but for the completion."""
+    return launcher.train(tmp_path_factory.mktemp("served"), long=(3,), **served_by)[0]
+
+
+@pytest.fixture(scope="module")
+def ranks(served_by, tmp_path_factory):
+    """A LoRA adapter trained on two ranks of six rows: a group of four is half on each, and so is its re-roll."""
+    shape = {"processes": 2, "lora": True, "per_device_train_batch_size": 6}
+    return launcher.train(tmp_path_factory.mktemp("ranks"), **shape, **served_by)
+
+
+@pytest.fixture(params=["served", "ranks"])
+def run(request):
+    """What each rank saw of either run; the main one talks to the server."""
+    seen = request.getfixturevalue(request.param)
+    return seen if isinstance(seen, list) else [seen]
+
+
+def test_the_server_holds_the_policys_weights_after_every_reroll(run):
+    checks.assert_engine_holds_the_policys_weights(run[0])
+    assert {rank["generation"] for rank in run} == {"VLLMGeneration"}
+
+
+def test_rerolled_rows_carry_log_probabilities_under_their_hinted_prompt(run):
+    for rank in run:
+        checks.assert_rows_were_sampled_under_the_prompt_they_are_trained_on(rank)
+
+
+def test_a_completion_belongs_to_the_prompt_that_it_was_sampled_for(run):
+    checks.assert_each_row_came_from_the_engine(run, run[0]["engine_calls"])
+
+
+def test_the_server_is_sent_whole_groups_and_samples_a_reroll_like_the_first_roll(run):
+    calls = run[0]["engine_calls"]
+    checks.assert_rolls_and_rerolls_alternate_with_the_same_parameters(calls)
+    assert "'n': 4" in calls[1]["params"]
+    assert "'temperature': 0.9" in calls[1]["params"]
+    rows = [prompt for rank in run for prompt, _ in rank["batches"][0]]
+    assert all(len({tuple(prompt) for prompt in group}) == 1 for group in checks.groups(rows))
+
+
+def test_mentoring_adds_no_weight_sync_and_each_completion_is_scored_once(served, ranks):
+    assert [rank["syncs"] for rank in (served, *ranks)] == [4, 4, 4]
+    assert served["scored"] == [len(call["completions"]) for call in served["engine_calls"]]
+    assert [rank["scored"] for rank in ranks] == [[6, 2, 6, 4] * 2] * 2
+
+
+def test_a_hint_too_long_for_the_server_never_reaches_it(served):
+    question, room = [13] * 14, MAX_LENGTH - 6
+    sent = [prompt for call in served["engine_calls"] for prompt in call["prompts"]]
+    assert max(len(prompt) for prompt in sent) <= room
+    assert all(prompt[-14:] == question for prompt in sent if 13 in prompt)

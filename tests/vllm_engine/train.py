@@ -1,0 +1,114 @@
+"""One training run with a real vLLM engine on every rank of a launch; writes what this rank saw.
+
+Started by `launcher.py`. The engine computes in float32, so that its log-probabilities can be held against a policy's.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import policy
+import tiny
+import torch
+from engines import FIXED, Colocated, FileClient
+from peft import LoraConfig
+from trl.generation import vllm_generation
+from vllm import LLM
+
+
+class Watched(tiny.Recorder):
+    """The shipped trainer, holding its engine against the policy after each generation batch, re-roll and all."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.syncs = 0
+        self.gaps: list[dict[str, float]] = []
+        self.sampling_gaps: list[list[float]] = []
+        self._initial = policy_logps(self.model)
+        self.engine: Any = None
+        if self.vllm_mode == "colocate":
+            self.engine = Colocated(self.vllm_generation)
+        elif self.accelerator.is_main_process:
+            self.engine = self.vllm_generation.vllm_client
+        self._sync_weights = self.vllm_generation.sync_weights
+        self.vllm_generation.sync_weights = self._count_sync
+
+    def _count_sync(self) -> None:
+        self.syncs += 1
+        self._sync_weights()
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output = super()._generate_and_score_completions(inputs)
+        if self.engine is not None:
+            found = self.engine.logps()
+            weights = {"policy": policy_logps(self.model), "initial": self._initial}
+            self.gaps.append({name: (found - logps).abs().max().item() for name, logps in weights.items()})
+        # TRL computes the old log-probabilities with the policy, under the prompt that the row is trained on.
+        gap = (output["sampling_per_token_logps"] - output["old_per_token_logps"]) * output["completion_mask"]
+        self.sampling_gaps.append(gap.abs().max(dim=1).values.tolist())
+        return output
+
+
+@torch.no_grad()
+def policy_logps(model: Any) -> torch.Tensor:
+    """Log-probability of each token of `FIXED` but the first, shape (sequences, tokens - 1)."""
+    ids = torch.tensor(FIXED)
+    logps = model(input_ids=ids).logits[:, :-1].log_softmax(dim=-1)
+    return logps.gather(-1, ids[:, 1:, None]).squeeze(-1)
+
+
+def packed_parameters(model: Any) -> int:
+    """How many parameters of an engine's model are empty because their values were packed elsewhere."""
+    return sum(parameter.numel() == 0 for parameter in model.parameters())
+
+
+def dataset(long: list[int]) -> Any:
+    """The tiny world in which the questions of the rows `long` take 14 tokens instead of 2."""
+    data = tiny.dataset()
+    prompts = [" ".join([f"w{i}"] * 14) if i in long else prompt for i, prompt in enumerate(data["prompt"])]
+    return data.remove_columns("prompt").add_column("prompt", prompts)
+
+
+def main(out: Path, tied: bool, lora: bool, long: list[int], options: dict[str, Any]) -> None:
+    vllm_generation.LLM = functools.partial(LLM, dtype="float32", enforce_eager=True)
+    vllm_generation.VLLMClient = FileClient
+    mentored = options.get("mentor_strategy") != "none"
+    reward = tiny.HardRowsFail(rerolls=mentored)
+    trainer = Watched(
+        policy.saved(out / f"policy{os.environ.get('RANK', 0)}", tied=tied),
+        reward_funcs=reward,
+        args=tiny.config(out / "run", use_vllm=True, **options),
+        train_dataset=dataset(long),
+        processing_class=tiny.tokenizer(),
+        peft_config=LoraConfig(r=8, target_modules="all-linear") if lora else None,
+        **({"mentor": tiny.mentor()} if mentored else {}),
+    )
+    packed = trainer.vllm_generation.llm.apply_model(packed_parameters) if trainer.vllm_mode == "colocate" else []
+    trainer.train()
+    seen = {
+        "processes": trainer.accelerator.num_processes,
+        "generation": type(trainer.vllm_generation).__name__,
+        "packed": packed,
+        "batches": [tiny.rows(batch) for batch in trainer.batches],
+        "syncs": trainer.syncs,
+        "gaps": trainer.gaps,
+        "sampling_gaps": trainer.sampling_gaps,
+        "engine_calls": [] if trainer.engine is None else trainer.engine.calls,
+        "scored": [len(call["completions"]) for call in reward.calls],
+        "rescued": trainer.mentor_totals.rescued,
+        "log": trainer.state.log_history,
+    }
+    rank = trainer.accelerator.process_index
+    (out / f"rank{rank}.json").write_text(json.dumps(seen), encoding="utf-8")
+    if trainer.vllm_mode == "server":  # a colocated engine ends the process group itself
+        # A process that exits with its process group open is now and then aborted by the group's threads.
+        trainer.accelerator.end_training()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), **json.loads(sys.argv[2]))
