@@ -45,9 +45,9 @@ def test_one_worker_mentors_four_groups_of_three_one_second_calls_in_twelve_seco
 
 @pytest.mark.parametrize(
     ("replicas", "slots", "concurrency", "wait"),
-    [(2, 1, 8, 6), (3, 1, 8, 6), (4, 1, 8, 3), (1, 4, 8, 3), (4, 1, 2, 6), (100, 100, 100, 3)],
+    [(2, 1, 8, 6), (3, 1, 8, 4), (3, 1, 3, 6), (4, 1, 8, 3), (1, 4, 8, 3), (4, 1, 2, 6), (100, 100, 100, 3)],
 )
-def test_the_lower_of_slots_and_concurrency_decides_how_many_groups_are_mentored_at_once(
+def test_groups_beyond_the_concurrency_wait_their_turn_and_calls_beyond_the_slots_take_turns(
     replicas, slots, concurrency, wait
 ):
     inputs = replace(HAND, replicas=replicas, mentor_slots=slots, mentor_max_concurrency=concurrency)
@@ -55,8 +55,13 @@ def test_the_lower_of_slots_and_concurrency_decides_how_many_groups_are_mentored
 
 
 def test_a_deadline_ends_the_wait_and_leaves_the_rest_without_a_reroll():
-    found = predict(replace(HAND, mentor_deadline=7.0))
+    found = predict(replace(HAND, mentor_deadline=7.0, mentor_max_concurrency=1))
     assert (found.mentor_wait, found.rerolled, found.reroll) == (7, 2, 4)
+
+
+def test_groups_that_take_turns_in_too_few_slots_all_miss_the_deadline_together():
+    found = predict(replace(HAND, mentor_deadline=7.0, mentor_max_concurrency=4))
+    assert (found.mentor_wait, found.rerolled, found.reroll) == (7, 0, 0)
 
 
 def test_a_batch_in_which_nothing_collapses_costs_nothing():

@@ -170,7 +170,7 @@ def predict(inputs: PlanInputs) -> Prediction:
     batches = _sample_batches(inputs)
     if inputs.schedule is ScheduleKind.AHEAD:
         return _predict_ahead(inputs, batches)
-    finishes = [finish_times(times, inputs.workers) for times in batches]
+    finishes = [_finishes(inputs, times) for times in batches]
     hinted = [sum(finish <= inputs.mentor_deadline for finish in batch) for batch in finishes]
     share = sum(hinted) / max(sum(map(len, batches)), 1)
     wait = fmean(min(max(batch, default=0.0), inputs.mentor_deadline) for batch in finishes)
@@ -222,6 +222,14 @@ def finish_times(times: Sequence[float], workers: int) -> list[float]:
         finishes.append(free[0] + seconds)
         heapq.heapreplace(free, finishes[-1])
     return finishes
+
+
+def _finishes(inputs: PlanInputs, times: Sequence[float]) -> list[float]:
+    """Finish times of a batch; groups that share too few slots take turns, and so all finish later."""
+    finishes = finish_times(times, inputs.mentor_max_concurrency)
+    work = sum(times) / (inputs.replicas * inputs.mentor_slots)
+    stretch = max(work / max(finishes), 1.0) if finishes and work else 1.0
+    return [finish * stretch for finish in finishes]
 
 
 def rows_per_rank(groups: int, *, group_size: int, ranks: int) -> int:
@@ -298,7 +306,7 @@ def _ages(
     """
     if not inputs.collapsed or not step:
         return 0.0, 0.0
-    finishes = [finish_times(times, inputs.workers) for times in batches[:_LONG_RUN]]
+    finishes = [_finishes(inputs, times) for times in batches[:_LONG_RUN]]
     steps = [math.ceil(finish / step) for batch in finishes for finish in batch]
     outstanding = max(map(len, finishes)) * max(fmean(steps), 1.0)
     if keeps_up and outstanding <= inputs.mentor_queue_size:
