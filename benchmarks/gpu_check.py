@@ -150,7 +150,7 @@ def check(name: str, folder: Path, *, left: Callable[[], float], cpu_engine: boo
 
 def machine() -> dict[str, Any]:
     """What was checked, on what."""
-    versions = {}
+    versions: dict[str, str | None] = {}
     for package in PACKAGES:
         try:
             versions[package] = metadata.version(package)
