@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import distributed_run
+import pandas as pd
 import pytest
 import tiny
 
@@ -22,6 +23,8 @@ from trl_mentor import read_journal
 PACKAGE = Path(__file__).parent.parent / "trl_mentor"
 WORLDS = (1, 2, 3, 4)
 OUTCOMES = ("rescued", "hint_saturated", "still_collapsed")
+AHEAD = "lessons from the background"
+"""Checked by a test of its own, as which lesson takes which place depends on the time that the mentor takes."""
 
 
 def cases(world: int) -> dict[str, dict[str, Any]]:
@@ -60,6 +63,12 @@ def cases(world: int) -> dict[str, dict[str, Any]]:
         ),
         "a stream": case(one_group_per_rank, rows=4 * world, stream=True),
         "conversations": case(one_group_per_rank, conversational=True),
+        AHEAD: case(
+            [letter * straddling_groups(world) for letter in "cccmcc"],
+            mentor_schedule="ahead",
+            log_completions=True,
+            **straddling,
+        ),
     }
 
 
@@ -70,13 +79,17 @@ def case(patterns: list[str], *, reuse: int = 1, accumulation: int = 1, **option
     return {"patterns": patterns, "max_steps": steps, **shape, **options}
 
 
+def straddling_groups(world: int) -> int:
+    return {1: 2, 2: 3, 3: 2, 4: 1}[world]
+
+
 def straddling_patterns(world: int) -> list[str]:
-    groups = {1: 2, 2: 3, 3: 2, 4: 1}[world]
+    groups = straddling_groups(world)
     singles = ["m" * group + "c" + "a" * (groups - group - 1) for group in range(groups)]
     return [*singles, "c" * groups, "m" * groups]
 
 
-NAMES = tuple(cases(1))
+NAMES = tuple(name for name in cases(1) if name != AHEAD)
 
 
 @dataclass(frozen=True)
@@ -281,6 +294,46 @@ def test_evaluation_between_steps_is_scored_and_never_mentored(launched):
         answers = [answer for call in run.calls("evaluation", batch) for answer in call["answer"]]
         assert {f"answer-{index}" for index in range(3)} == set(answers)
         assert len(answers) == math.ceil(12 / (4 * len(run.ranks))) * 4 * len(run.ranks)
+
+
+def test_lessons_from_the_background_take_whole_places_with_their_own_question(launched):
+    run, words = launched[AHEAD], tiny.tokenizer()
+    journal = read_journal(run.folder)
+    used = [item for item in journal if item.completions]
+    for batch, pattern in enumerate(run.patterns):
+        lessons = [item for item in used if item.step == batch]
+        places = run.collapsed(batch)[: len(lessons)]
+        second = [row for call in run.calls("second", batch) for row in zip(call["answer"], call["ids"], strict=True)]
+        second = second[: len(places) * run.size]
+        questions = [f"answer-{run.prompt(batch, group)}" for group in range(len(pattern)) for _ in range(run.size)]
+        sampled = [ids for call in run.calls("first", batch) for ids in call["ids"]]
+        for position, group in enumerate(places):
+            of_lesson = second[position * run.size : (position + 1) * run.size]
+            here = slice(group * run.size, (group + 1) * run.size)
+            questions[here] = [answer for answer, _ in of_lesson]
+            sampled[here] = [ids for _, ids in of_lesson]
+            assert len(set(questions[here])) == 1
+        plain = [answer.replace("answer-", "w") for answer in questions]
+        hinted = [number // run.size in places for number in range(len(questions))]
+        texts = [
+            f"Hint: {tiny.HINT}\n\nOriginal question: " * hint + f"{w} {w}"
+            for hint, w in zip(hinted, plain, strict=True)
+        ]
+        assert run.trained("batches", batch) == [
+            [words(text)["input_ids"], ids] for text, ids in zip(texts, sampled, strict=True)
+        ]
+        assert sorted(item.group.answer for item in lessons) == sorted({answer for answer, _ in second})
+        table = pd.read_parquet(run.folder / "completions" / f"completions_{batch + 1:05d}.parquet")
+        assert table["prompt"].tolist() == [f"{w} {w}" for w in plain]
+        assert [bool(hint) for hint in table["mentor/hint"]] == hinted
+    collapsed = sum(map(len, map(run.collapsed, range(len(run.patterns)))))
+    staleness = [item.step - item.collapsed_at for item in used]
+    assert min(staleness) >= 1
+    for rank in run.ranks:
+        totals = rank["totals"]
+        assert rank["steps"] == len(run.patterns)
+        assert (totals["collapsed"], totals["handed_over"]) == (collapsed, collapsed)
+        assert (totals["lessons"], totals["staleness"]) == (len(used), sum(staleness))
 
 
 COLLECTIVES = {
