@@ -2,9 +2,9 @@
 
     python benchmarks/overhead.py --json [PATH] [--only NAME] [--quick]
 
-prints one JSON object (and writes it to PATH). Every ratio is the median over paired steps, taken side by side, so that
-a busy machine widens the spread more than it moves the value; `docs/overhead.md` says what is divided by what, and why.
-Where a target is missed, a table that says where the time goes is printed to standard error.
+prints one JSON object (and writes it to PATH). Every ratio is the median over paired steps, taken side by side, so
+that a busy machine widens the spread more than it moves the value; `docs/overhead.md` says what is divided by what,
+and why. Where a target is missed, a table that says where the time goes is printed to standard error.
 """
 
 from __future__ import annotations

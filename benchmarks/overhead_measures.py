@@ -16,6 +16,7 @@ from typing import Any
 
 from overhead_relay import Relay, time_by_function
 from overhead_world import (
+    FULL,
     QUICK,
     Mentored,
     MentoredInstant,
@@ -31,6 +32,8 @@ HERE = Path(__file__).parent
 CALLS = 3
 """Calls to the mentor in the chain of one group: diagnosis, draft, verdict."""
 PROFILED = 4
+WIDE = replace(FULL, width=384, prompt=8, tokens=8, groups=64, rounds=12, warm_up=2)
+"""So many rows that the time to generate them grows with their number: of few rows, half take more than half of it."""
 SEAM_ROWS = (16, 64, 128, 512)
 Result = dict[str, Any]
 
@@ -135,8 +138,7 @@ def against_limit(scale: Scale, out: Path, *, schedule: str, waits: bool, target
 
 def balance_w2(scale: Scale, out: Path) -> Result:
     """Two processes; every collapsed group lives on the first."""
-    # Wide enough for the time to generate to grow with the number of rows; else half of them take no half of the time.
-    wide = scale if scale is QUICK else replace(scale, width=384, groups=16, tokens=24, rounds=scale.rounds // 2)
+    wide = scale if scale is QUICK else WIDE
     out.mkdir(parents=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     subprocess.run(
@@ -150,11 +152,13 @@ def balance_w2(scale: Scale, out: Path) -> Result:
     if [rank["processes"] for rank in ranks] != [2, 2]:
         raise RuntimeError(f"expected 2 processes, got {[rank['processes'] for rank in ranks]}")
     steps = list(zip(*(rank["steps"] for rank in ranks), strict=True))
-    slowest = [max(step["share_seconds"] for step in pair) for pair in steps]
-    ideal = [fmean(step["all_seconds"] for step in pair) / 2 for pair in steps]
+    slowest, ideal = (
+        {clock: [of([step[f"{what}_{clock}"] for step in pair]) for pair in steps] for clock in ("seconds", "cpu")}
+        for of, what in ((max, "share"), (lambda seconds: fmean(seconds) / 2, "all"))
+    )
     shares = [max(step["share_rows"] for step in pair) for pair in steps]
     result = figure(
-        [mine / best for mine, best in zip(slowest, ideal, strict=True)],
+        [mine / best for mine, best in zip(slowest["seconds"], ideal["seconds"], strict=True)],
         target=1.15,
         what="generating its share of the re-roll on the slower rank / half of what one rank needs for all of its "
         "rows, measured in the same step while the other rank does the same",
@@ -165,13 +169,14 @@ def balance_w2(scale: Scale, out: Path) -> Result:
             print(f"rank {rank}: {medians}", file=sys.stderr)
     return {
         **result,
+        "processor_time": spread([mine / best for mine, best in zip(slowest["cpu"], ideal["cpu"], strict=True)]),
         "slowest_over_mean_share": spread(
             [max(x) / fmean(x) for x in ([step["share_seconds"] for step in pair] for pair in steps)]
         ),
         "largest_share_of_rows_over_half": median(
             share / (pair[0]["all_rows"] / 2) for share, pair in zip(shares, steps, strict=True)
         ),
-        "slowest_seconds": median(slowest),
+        "slowest_seconds": median(slowest["seconds"]),
         "rows_per_rank": [rank["steps"][-1]["share_rows"] for rank in ranks],
         "rows": {f"rank{i}": (rank["scored"], rank["generated"]) for i, rank in enumerate(ranks)},
     }

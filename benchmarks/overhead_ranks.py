@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from overhead_world import HINT, TEMPLATE, Mentored, Scale, scripted_mentor, trainer
-from trl import GRPOTrainer
 
 from trl_mentor.assembly import add_hint
 
@@ -25,33 +24,26 @@ class Timed(Mentored):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.steps: list[dict[str, float]] = []
-        self._calls: list[tuple[int, float]] = []
+        self._calls: list[dict[str, float]] = []
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
-        started = time.perf_counter()
+        seconds, cpu = time.perf_counter(), time.thread_time()
         output = super()._generate_single_turn(prompt_ids, *args, **kwargs)
-        self._calls.append((len(prompt_ids), time.perf_counter() - started))
+        call = {"rows": len(prompt_ids), "seconds": time.perf_counter() - seconds, "cpu": time.thread_time() - cpu}
+        self._calls.append(call)
         return output
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._calls = []
         output = super()._generate_and_score_completions(inputs)
-        (_, first_seconds), (share_rows, share_seconds) = self._calls
+        counted = self.generated
         hard = [row["prompt"] for row in self.train_dataset if row["hard"] for _ in range(self.num_generations)]
         ids = self._tokenize_prompts([add_hint(prompt, HINT, TEMPLATE) for prompt in hard])[0]
         self.accelerator.wait_for_everyone()
-        started = time.perf_counter()
-        GRPOTrainer._generate_single_turn(self, ids, None, {}, self.num_generations)
-        self.steps.append(
-            {
-                "first_rows": len(inputs),
-                "first_seconds": first_seconds,
-                "share_rows": share_rows,
-                "share_seconds": share_seconds,
-                "all_rows": len(ids),
-                "all_seconds": time.perf_counter() - started,
-            }
-        )
+        self._generate_single_turn(ids, None, {}, self.num_generations)
+        self.generated = counted  # these rows are the benchmark's, not the trainer's
+        calls = zip(("first", "share", "all"), self._calls, strict=True)
+        self.steps.append({f"{name}_{key}": value for name, call in calls for key, value in call.items()})
         return output
 
 
