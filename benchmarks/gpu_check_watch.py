@@ -24,6 +24,7 @@ class Step:
     sleeps: list[int] = field(default_factory=list)
     """Level of each time that the engine was put to sleep."""
     seconds: float = 0.0
+    """Without the time of watching it."""
     memory_gib: float = 0.0
     """Memory of the device in use at the end of the step, the engine's and other processes' included."""
 
@@ -37,10 +38,12 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         self.current: dict[str, torch.Tensor] = {}
         self.previous: dict[str, torch.Tensor] = {}
         self._started = 0.0
+        self._watching = 0.0
 
     def on_step_begin(self, *_: Any, model: torch.nn.Module, **__: Any) -> None:
         self.steps.append(Step())
         self.previous, self.current = self.current, trainable(model)
+        self._watching = 0.0
         self._started = time.perf_counter()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
@@ -49,7 +52,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             torch.cuda.synchronize()
             free, total = torch.cuda.mem_get_info()
             step.memory_gib = (total - free) / 2**30
-        step.seconds = time.perf_counter() - self._started
+        step.seconds = time.perf_counter() - self._started - self._watching
 
     def see(self, trainer: Any, prompts: list[list[int]], completions: list[list[int]], logprobs: Any) -> None:
         """Compare what the engine says of its tokens with what the policy says of them."""
@@ -57,10 +60,12 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         step.rerolls += self.rerolling
         if logprobs is None:
             return
+        started = time.perf_counter()
         says: list[float] = [value for row in logprobs for value in row]
         (step.reroll_gaps if self.rerolling else step.first_gaps).append(gap(trainer, prompts, completions, says))
         if self.rerolling and self.previous:
             step.stale_gaps.append(gap(trainer, prompts, completions, says, self.previous))
+        self._watching += time.perf_counter() - started
 
 
 class Watched:
@@ -83,23 +88,23 @@ def gap(
     trainer: Any, prompts: list[list[int]], completions: list[list[int]], says: list[float], weights: Any = None
 ) -> float:
     """Mean |engine's - policy's| log-probability of the tokens; `weights` take the place of the policy's own."""
-    rows = [[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)]
-    width = max(map(len, rows))
-    device = trainer.accelerator.device
-    inputs = {
-        "input_ids": torch.tensor([row + [0] * (width - len(row)) for row in rows], device=device),
-        "attention_mask": torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device),
-    }
-    half = torch.autocast(device.type, torch.bfloat16) if trainer.args.bf16 else nullcontext()
+    pairs = list(zip(prompts, completions, strict=True))
+    width = max(len(prompt) + len(completion) for prompt, completion in pairs)
+    spare = [width - len(prompt) - len(completion) for prompt, completion in pairs]
+
+    def tensor(rows: list[list[int]]) -> torch.Tensor:
+        padded = [row + [0] * empty for row, empty in zip(rows, spare, strict=True)]
+        return torch.tensor(padded, device=trainer.accelerator.device)
+
+    ids = tensor([prompt + completion for prompt, completion in pairs])
+    attended = tensor([[1] * (len(prompt) + len(completion)) for prompt, completion in pairs])
+    sampled = tensor([[0] * len(prompt) + [1] * len(completion) for prompt, completion in pairs]).bool()
+    half = torch.autocast(ids.device.type, torch.bfloat16) if trainer.args.bf16 else nullcontext()
     with half:
-        output = torch.func.functional_call(trainer.model, weights or {}, (), inputs)
-    known = torch.log_softmax(output.logits.float(), dim=-1)
-    thinks = [
-        known[i, len(prompt) + k - 1, token]
-        for i, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
-        for k, token in enumerate(completion)
-    ]
-    return (torch.stack(thinks).cpu() - torch.tensor(says)).abs().mean().item()
+        inputs = {"input_ids": ids, "attention_mask": attended}
+        logits = torch.func.functional_call(trainer.model, weights or {}, (), inputs).logits
+    known = torch.log_softmax(logits[:, :-1].float(), dim=-1).gather(2, ids[:, 1:, None]).squeeze(2)
+    return (known[sampled[:, 1:]].cpu() - torch.tensor(says)).abs().mean().item()
 
 
 def watch_engine(trainer: Any) -> None:
