@@ -61,7 +61,7 @@ def cases(world: int) -> dict[str, dict[str, Any]]:
         "evaluation in between": case(
             one_group_per_rank, eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=4
         ),
-        "a stream": case(one_group_per_rank, rows=4 * world, stream=True),
+        "a stream": case(one_group_per_rank, rows=2 * world + 1, stream=True),
         "conversations": case(one_group_per_rank, conversational=True),
         AHEAD: case(
             [letter * straddling_groups(world) for letter in "cccmcc"],
