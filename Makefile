@@ -42,7 +42,7 @@ TRL_FLOOR := $(shell sed -n 's/^ *trl\(>=.*\),<.*/\1/p' setup.cfg)
 INSTALL_TRL := $(BIN)/python -m pip install --quiet --progress-bar off --disable-pip-version-check --no-deps --target
 OLDEST := $(abspath $(VENV)/trl-$(OLDEST_TRL))
 NEWEST := $(abspath $(VENV)/trl-newest)
-CONTRACT_TESTS := tests/test_contract.py tests/test_grpo_trainer.py
+CONTRACT_TESTS := tests/test_contract.py tests/test_grpo_trainer.py tests/test_ahead.py
 
 .PHONY: test-oldest test-newest trl-changes
 
