@@ -442,8 +442,9 @@ def test_runs_that_are_killed_at_random_moments_pass_every_check_of_the_benchmar
     result = tmp_path / "result.json"
     script = [str(HERE.parent / "benchmarks" / "kill_resume.py"), "--kills", "2", "--steps", "8", "--span", "3"]
     kinds = ["--processes", "1", "--schedules", "inline", "--json", str(result)]
+    environment = ENVIRONMENT | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, *script, *kinds], env=ENVIRONMENT, capture_output=True, text=True, timeout=500, check=False
+        [sys.executable, *script, *kinds], env=environment, capture_output=True, text=True, timeout=590, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(result.read_text())
