@@ -27,7 +27,8 @@ class LessonQueue:
     """Bounded and never waited for: what `prepare` does happens in daemon threads, at most `workers` at once.
 
     Whatever `prepare` raises becomes a lesson without a prompt that says why. When the queue holds `size` groups, the
-    oldest makes room for the next.
+    oldest that still waits for its turn makes room. Were groups dropped that are being worked on, a mentor slower than
+    collapse would never finish a lesson.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class LessonQueue:
         with self._lock:
             self._paused = False
             self._entries += map(_Entry, assignments)
-            left = self._entries[: -self._size]
-            self._entries = self._entries[-self._size :]
+            left = self._idle()[: max(len(self._entries) - self._size, 0)]
+            self._entries = [entry for entry in self._entries if entry not in left]
             self._start_threads()
-        return [Prepared(entry.assignment, _dropped(entry.lesson, self._size)) for entry in left]
+        reason = f"dropped: more than {self._size} groups waited for a lesson or a place (mentor_queue_size)"
+        lesson = Lesson(prompt=None, guidance=Guidance(None, HintOrigin.FAILED, reason=reason))
+        return [Prepared(entry.assignment, lesson) for entry in left]
 
     def next_finished(self) -> Prepared | None:
         """Take out the oldest group whose lesson is written, or None; a lesson may have no prompt."""
@@ -98,35 +101,29 @@ class LessonQueue:
             self._start_threads()
 
     def _start_threads(self) -> None:
-        waiting = sum(not entry.started and entry.lesson is None for entry in self._entries)
-        for _ in range(min(waiting, self._workers - self._threads)):
-            thread = threading.Thread(target=self._work, name="trl-mentor-ahead", daemon=True)
+        for entry in self._idle()[: self._workers - self._threads]:
+            thread = threading.Thread(target=self._work, args=(entry,), name="trl-mentor-ahead", daemon=True)
             if isinstance(outcome_of(thread.start), Exception):
                 return  # no thread to be had now; the next hand-over tries again
+            entry.started = True
             self._threads += 1
 
-    def _work(self) -> None:
-        while (entry := self._begin_next()) is not None:
+    def _idle(self) -> list[_Entry]:
+        """What waits for its turn, oldest first."""
+        return [entry for entry in self._entries if not entry.started and entry.lesson is None]
+
+    def _work(self, entry: _Entry | None) -> None:
+        while entry is not None:
             outcome = outcome_of(lambda group=entry.assignment.group: self._prepare([group])[0])  # type: ignore[misc]
             if not isinstance(outcome, Lesson):
                 outcome = Lesson(prompt=None, guidance=Guidance(None, HintOrigin.FAILED, reason=describe(outcome)))
             with self._lock:
                 entry.lesson = outcome
-
-    def _begin_next(self) -> _Entry | None:
-        with self._lock:
-            for entry in [] if self._paused else self._entries:
-                if not entry.started and entry.lesson is None:
+                entry = None if self._paused else next(iter(self._idle()), None)
+                if entry is None:
+                    self._threads -= 1
+                else:
                     entry.started = True
-                    return entry
-            self._threads -= 1
-            return None
-
-
-def _dropped(lesson: Lesson | None, size: int) -> Lesson:
-    reason = f"dropped: more than {size} groups waited for a lesson or a place (mentor_queue_size)"
-    guidance = Guidance(None, HintOrigin.FAILED) if lesson is None or lesson.guidance is None else lesson.guidance
-    return Lesson(prompt=None, guidance=guidance.without_hint(reason))
 
 
 def _is_plain(assignment: Assignment) -> bool:

@@ -64,7 +64,7 @@ class MentorArguments:
     )
     mentor_queue_size: int = field(
         default=64,
-        metadata={"help": "With `ahead`: groups that wait for a hint or a place at once; the oldest is dropped."},
+        metadata={"help": "With `ahead`: most groups that wait for a hint or a place; beyond, the oldest go."},
     )
     mentor_backend: str = field(
         default="openai",
