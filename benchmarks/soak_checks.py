@@ -25,6 +25,8 @@ MUST_HAPPEN = (
     "failed",
     "shortened",
 )
+MOST_THREADS = 4
+"""Threads that may hang in calls of the mentor when training ends: a pool of two, and two workers of `ahead`."""
 LONG_ENOUGH = 300
 """Steps after which everything that can happen should have happened."""
 
@@ -51,6 +53,8 @@ def check_ranks(ranks: Sequence[dict[str, Any]], options: dict[str, Any]) -> lis
         if len(set(names)) > 1:
             wrong.append(f"the ranks part at their collective {position}: {names}")
             break
+    if (most := max(rank["threads"] for rank in ranks)) > MOST_THREADS:
+        wrong.append(f"{most} threads of the mentor are left, expected at most {MOST_THREADS}")
     if len({rank["weights"] for rank in ranks}) > 1:
         wrong.append("the weights differ between ranks")
     if not all(math.isfinite(loss) for rank in ranks for loss in rank["losses"]):

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
@@ -22,7 +23,7 @@ import psutil
 import tiny
 import torch
 from datasets import Dataset
-from soak_world import DEADLINE, GROUP, LONG, ROWS, RandomCollapse, UnreliableMentor
+from soak_world import CONCURRENCY, DEADLINE, GROUP, LONG, ROWS, RandomCollapse, UnreliableMentor
 from transformers import TrainerCallback
 
 from trl_mentor import Mentor, MentorGRPOTrainer
@@ -113,7 +114,7 @@ def train(folder: Path, options: dict[str, Any]) -> None:
         mentor=Mentor(
             UnreliableMentor(options["seed"]),
             deadline=DEADLINE,
-            max_concurrency=2,
+            max_concurrency=CONCURRENCY,
             limits=HintLimits(max_words=1 + len(LONG.split())),
         ),
         callbacks=[heartbeat],
@@ -132,6 +133,7 @@ def train(folder: Path, options: dict[str, Any]) -> None:
         "rows": reward.rows,
         "tokens": reward.tokens,
         "waiting": len(queue),
+        "threads": sum(thread.name.startswith("trl-mentor") for thread in threading.enumerate()),
         "megabytes": heartbeat.megabytes,
     }
     (folder / f"rank{rank}.json").write_text(json.dumps(seen))

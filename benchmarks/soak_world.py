@@ -16,6 +16,7 @@ ROWS = 12
 """Completions of a generation batch over all ranks: three groups of four, which straddle two ranks, and four."""
 GROUP = 4
 DEADLINE = 0.3
+CONCURRENCY = 2
 GOOD = {Role.ATTRIBUTION: "- confuses w1 with w2", Role.GENERATION: tiny.HINT, Role.REPAIR: f"{tiny.HINT} w33"}
 LONG = "\n".join(" ".join(f"w{i}" for i in range(start, start + 9)) for start in range(20))
 

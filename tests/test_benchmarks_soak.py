@@ -73,6 +73,7 @@ def finished() -> tuple[list[dict], JournalRecords]:
         "rows": {"first": 12, "second": 2, "evaluation": 6},
         "tokens": {"first": 24, "second": 4, "evaluation": 12},
         "waiting": 0,
+        "threads": 1,
     }
     group = CollapsedGroup("w1", (Attempt("w2", 0.0),))
     record = Intervention(
@@ -100,6 +101,7 @@ def test_a_run_whose_ranks_agree_passes():
         (("collectives",), ["total", "total", "gather", "total"], "part at their collective 3"),
         (("collectives",), ["total"], "part at their collective 1"),
         (("weights",), "cd", "weights differ"),
+        (("threads",), 40, "40 threads of the mentor are left"),
         (("losses",), [float("nan"), 0.1], "not finite"),
         (("totals", "rescued"), 2, "totals differ"),
         (("rows", "first"), 18, "rows of first rolls: scored or counted 30, expected 24"),
