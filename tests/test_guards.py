@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.guards import context_length, refuse_local_mentor_under_zero3
+from trl_mentor.guards import context_length, refuse_local_mentor_under_zero3, warn_of_unknown_length
 from trl_mentor.settings import MentorArguments
 
 
@@ -22,3 +22,11 @@ def test_the_context_is_known_from_the_positions_unless_they_are_stretched():
     assert context_length(SimpleNamespace()) is None
     assert context_length(SimpleNamespace(max_position_embeddings=64, rope_scaling={"factor": 4.0})) is None
     assert context_length(SimpleNamespace(max_position_embeddings=64, rope_parameters={"rope_type": "default"})) == 64
+
+
+@pytest.mark.parametrize(
+    ("mode", "length", "warned"), [("server", None, True), ("server", 4096, False), ("colocate", None, False)]
+)
+def test_a_server_whose_limit_is_not_known_is_warned_about(caplog, mode, length, warned):
+    warn_of_unknown_length(SimpleNamespace(use_vllm=True, vllm_mode=mode, vllm_max_model_length=length))
+    assert ("vllm_max_model_length" in caplog.text) is warned

@@ -31,6 +31,7 @@ from trl_mentor.guards import (
     refuse_images,
     refuse_multimodal,
     warn_if_success_is_a_sum,
+    warn_of_unknown_length,
 )
 from trl_mentor.intervene import Objection, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
@@ -80,6 +81,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             refuse_multimodal()
         columns = getattr(self.train_dataset, "column_names", None)
         warn_if_success_is_a_sum(self.reward_func_names, settings)
+        warn_of_unknown_length(self.args)
         self.success_rule = SuccessRule.from_names(
             self.reward_func_names,
             weights=self.reward_weights.tolist(),

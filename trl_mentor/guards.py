@@ -122,6 +122,16 @@ def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[s
     return ()
 
 
+def warn_of_unknown_length(args: Any) -> None:
+    """Say so when prompts go to a vLLM server whose limit is not known here, where a hint may make them too long."""
+    if args.use_vllm and args.vllm_mode == "server" and not args.vllm_max_model_length:
+        logger.warning(
+            "vllm_max_model_length is not set. If the vLLM server was started with --max_model_len, set it to the "
+            "same number: hints are then shortened to fit; otherwise a hinted prompt that is too long for the server "
+            "ends the run."
+        )
+
+
 def context_length(config: Any) -> int | None:
     """Tokens that a model of this configuration has positions for, or None if that is not known."""
     scaling = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
