@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +50,38 @@ class Setup:
     """First steps that are not counted; `steps` comes on top of them."""
 
 
+class Slots:
+    """A semaphore that is first come first served, as the queue of an endpoint is."""
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._lock = threading.Lock()
+        self._line: deque[threading.Event] = deque()
+
+    def acquire(self, timeout: float) -> bool:
+        """Whether there was a slot within `timeout` seconds."""
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return True
+            turn = threading.Event()
+            self._line.append(turn)
+        if turn.wait(timeout):
+            return True
+        with self._lock:
+            if turn.is_set():
+                return True
+            self._line.remove(turn)
+        return False
+
+    def release(self) -> None:
+        with self._lock:
+            if self._line:
+                self._line.popleft().set()
+            else:
+                self._free += 1
+
+
 class TimedBackend:
     """Answers at once what its roles expect, after a random time in one of a limited number of slots."""
 
@@ -56,14 +89,14 @@ class TimedBackend:
         self._setup = setup
         self._rng = random.Random(seed)
         self._lock = threading.Lock()
-        self._slots = threading.Semaphore(setup.slots)
+        self._slots = Slots(setup.slots)
 
     def chat(self, messages: Sequence[Message], *, role: Role, timeout: float) -> Reply:
         """The reply of a role; raises `BackendError` after `timeout` seconds."""
         ends = time.monotonic() + timeout
         with self._lock:
             seconds, good = self._seconds(), self._rng.random() < self._setup.accept_rate
-        if not self._slots.acquire(timeout=timeout):
+        if not self._slots.acquire(timeout):
             raise BackendError("no slot in time")
         try:
             left = ends - time.monotonic()

@@ -89,6 +89,8 @@ def draw(results: Sequence[dict[str, Any]], file: Path) -> None:
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     axes = figure.subplots(1, 2)
+    plain = {row["ranks"]: row["plain_step"] for row in results}
+    axes[0].plot(list(plain), list(plain.values()), ":", color="black", label="plain GRPO")
     for axis, name, label in ((axes[0], "step", "mean step, s"), (axes[1], "wait", "mean wait for the mentor, s")):
         for replicas in sorted({row["replicas"] for row in results}):
             for schedule, style in ((ScheduleKind.INLINE, "-"), (ScheduleKind.AHEAD, "--")):
@@ -98,8 +100,6 @@ def draw(results: Sequence[dict[str, Any]], file: Path) -> None:
                     axis.plot(where, [row[name] for row in rows], style, marker=".", label=f"{schedule}, {replicas}")
         axis.set(xscale="log", xlabel="training GPUs", ylabel=label)
         axis.legend(title="schedule, replicas", fontsize="x-small")
-    plain = {row["ranks"]: row["plain_step"] for row in results}
-    axes[0].plot(list(plain), list(plain.values()), ":", color="black", label="plain GRPO")
     axes[0].set_yscale("log")
     figure.savefig(file)
 
