@@ -70,6 +70,19 @@ test-newest: $(STAMP) ## Run the tests of the seam on the newest TRL of the pack
 trl-changes: $(STAMP) ## Show what the newest TRL changes in the parts that mentoring relies on; ARGS="OLD NEW" for others
 	$(BIN)/python benchmarks/trl_changes.py $(or $(ARGS),$(PINNED_TRL))
 
+# DeepSpeed and the small packages that it needs, without its compiled operators.
+DEEPSPEED := $(abspath $(VENV)/deepspeed)
+
+.PHONY: test-deepspeed
+
+test-deepspeed: $(DEEPSPEED)/.installed ## Train under ZeRO-2 and ZeRO-3 on two CPU processes
+	PYTHONPATH=$(DEEPSPEED) $(BIN)/python -m pytest $(or $(ARGS),tests/check_deepspeed.py)
+
+$(DEEPSPEED)/.installed: $(STAMP)
+	rm -rf $(DEEPSPEED)
+	DS_BUILD_OPS=0 $(INSTALL_TRL) $(DEEPSPEED) deepspeed==0.19.8 einops hjson msgpack py-cpuinfo
+	@touch $@
+
 # vLLM's CPU engine has an environment of its own: it pins torch and transformers, and takes some 2.5 GB.
 VLLM_VENV := .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.installed
