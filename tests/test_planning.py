@@ -221,6 +221,11 @@ def test_plan_prints_json(capsys):
     assert printed["inputs"]["schedule"] == "inline"
 
 
+def test_a_plan_without_any_plain_work_is_valid_json(capsys):
+    assert main(["plan", *hand_flags(completion_tokens=0, training_seconds=0), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["prediction"]["overhead"] is None
+
+
 def test_plan_names_the_flags_of_figures_that_are_missing(capsys):
     assert main(["plan", "--ranks", "2", "--groups", "4"]) == 2
     error = capsys.readouterr().err
