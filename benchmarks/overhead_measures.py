@@ -7,7 +7,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,15 +14,14 @@ from statistics import fmean, median, quantiles
 from typing import Any
 
 from overhead_relay import Relay, time_by_function
+from overhead_seam import seam
 from overhead_world import (
     FULL,
     QUICK,
     Mentored,
-    MentoredInstant,
     Plain,
     PlainWithReroll,
     Scale,
-    known_batch,
     scripted_mentor,
     trainer,
 )
@@ -34,7 +32,6 @@ CALLS = 3
 PROFILED = 4
 WIDE = replace(FULL, width=384, prompt=8, tokens=8, groups=64, rounds=12, warm_up=2)
 """So many rows that the time to generate them grows with their number: of few rows, half take more than half of it."""
-SEAM_ROWS = (16, 64, 128, 512)
 Result = dict[str, Any]
 
 
@@ -81,8 +78,8 @@ def inline_vs_limit(scale: Scale, out: Path) -> Result:
         schedule="inline",
         waits=True,
         target=1.1,
-        what="a step of MentorGRPOTrainer / (the same round's step of a plain GRPOTrainer that generates and scores "
-        "as many hinted completions besides + the chain of three calls to the mentor)",
+        what="a step of MentorGRPOTrainer / (the same round's step of a plain GRPOTrainer that, told beforehand "
+        "where, re-rolls as many hinted completions + the chain of three calls to the mentor)",
     )
 
 
@@ -95,7 +92,7 @@ def ahead(scale: Scale, out: Path) -> Result:
         waits=False,
         target=1.03,
         what="a step of MentorGRPOTrainer with mentor_schedule=ahead / the same round's step of a plain GRPOTrainer "
-        "that generates and scores as many hinted completions besides",
+        "that, told beforehand where, re-rolls as many hinted completions",
     )
 
 
@@ -180,26 +177,6 @@ def balance_w2(scale: Scale, out: Path) -> Result:
         "rows_per_rank": [rank["steps"][-1]["share_rows"] for rank in ranks],
         "rows": {f"rank{i}": (rank["scored"], rank["generated"]) for i, rank in enumerate(ranks)},
     }
-
-
-def seam(out: Path, *, half_collapsed: bool) -> dict[str, float]:
-    """Milliseconds of processor time of this package alone in one generation batch, by its rows; 1000 tokens each.
-
-    TRL's generation and rewards are replaced by ones that are there at once. The re-roll is the one of `resample`.
-    """
-    hard = [half_collapsed and i % 2 == 1 for i in range(QUICK.groups)]
-    made = trainer(MentoredInstant, QUICK, hard, out / str(half_collapsed), mentor_strategy="resample")
-    made.model.train()
-    result = {}
-    for rows in SEAM_ROWS:
-        made.known, inputs = known_batch(rows, tokens=1000, hard=hard, group_size=QUICK.group_size)
-        times = []
-        for _ in range(7):
-            started = time.thread_time()
-            made._generate_and_score_completions(inputs)
-            times.append(time.thread_time() - started)
-        result[str(rows)] = 1000 * median(times)
-    return result
 
 
 def figure(values: Sequence[float], *, target: float, what: str) -> Result:

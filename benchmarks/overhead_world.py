@@ -86,46 +86,30 @@ class Plain(Counted, GRPOTrainer):
 
 
 class PlainWithReroll(Plain):
-    """TRL's own trainer that generates and scores hinted completions for hard prompts as well, and drops them.
+    """TRL's own trainer that generates, scores and trains on hinted completions where prompts are hard.
 
-    That is the least that a re-roll can cost: no group is looked for, no mentor asked, no row moved.
+    The least that a re-roll can cost: no group is looked for, no mentor asked, and what the first roll of a hard
+    prompt brought is overwritten unseen.
     """
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        self._hard_rows = [row for row in inputs if row["hard"]]
+        self._hard_rows = {i: row for i, row in enumerate(inputs) if row["hard"]}
         return super()._generate_and_score_completions(inputs)
 
     def _generate(self, prompts: list[Any]) -> Any:
         first = super()._generate(prompts)
-        plain = [row["prompt"] for row in self._hard_rows]
+        rows = list(self._hard_rows.values())
+        plain = [row["prompt"] for row in rows]
         second = super()._generate([add_hint(prompt, HINT, TEMPLATE) for prompt in plain])
-        super()._calculate_rewards(self._hard_rows, plain, second[3], second[1])
+        super()._calculate_rewards(rows, plain, second[3], second[1])
+        for column in (0, 1, 3):  # prompt ids, completion ids, completions
+            for i, value in zip(self._hard_rows, second[column], strict=True):
+                first[column][i] = value
         return first
 
 
 class Mentored(Counted, MentorGRPOTrainer):
     """The shipped trainer."""
-
-
-class Instant(GRPOTrainer):
-    """TRL's trainer whose generation and rewards are there at once: what remains is the time of a subclass."""
-
-    known: Sequence[Any] = ()
-
-    def _generate(self, prompts: list[Any]) -> Any:
-        return tuple(column[: len(prompts)] if isinstance(column, list) else column for column in self.known)
-
-    def _calculate_rewards(self, inputs: list[dict[str, Any]], *_: Any) -> torch.Tensor:
-        return torch.tensor([[0.0 if row["hard"] else float(i % 2)] for i, row in enumerate(inputs)])
-
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
-        prompts = [row["prompt"] for row in inputs]
-        generated = self._generate(prompts)
-        return self._calculate_rewards(inputs, prompts, generated[3], generated[1])
-
-
-class MentoredInstant(MentorGRPOTrainer, Instant):
-    """The shipped trainer on top of it."""
 
 
 def scripted_mentor(pause: Callable[[], None] = lambda: None) -> Mentor:
@@ -137,17 +121,6 @@ def scripted_mentor(pause: Callable[[], None] = lambda: None) -> Mentor:
         return replies[role]
 
     return Mentor(ScriptedBackend(answer), max_concurrency=64)
-
-
-def known_batch(
-    rows: int, *, tokens: int, hard: list[bool], group_size: int
-) -> tuple[tuple[Any, ...], list[dict[str, Any]]]:
-    """What `_generate` is to return for so many rows, and the data set rows that they belong to."""
-    prompt = "w1 " * 16
-    ids = [[300 + i % 50] * tokens for i in range(rows)]
-    texts = [" ".join(["w12"] * tokens) for _ in range(rows)]
-    inputs = [{"prompt": prompt, "hard": hard[i // group_size % len(hard)], "answer": "12"} for i in range(rows)]
-    return ([[1] * 16] * rows, ids, None, texts, None, {}, None, []), inputs
 
 
 def tokenizer(words: int) -> PreTrainedTokenizerFast:
