@@ -2,8 +2,9 @@
 
     python benchmarks/kill_resume.py --kills 20 --json benchmarks/results/kill_resume.json
 
-Half of the kills come at any time, half a moment after a chosen kind of work began (saving, waiting for the mentor,
-the re-roll, the first roll). A third are SIGTERM to the launcher, the others SIGKILL to the launcher and all ranks.
+Each kill comes after a random number of steps: half of them at any time then, half a moment after the next save, call
+to the mentor, re-roll or first roll began. A third are SIGTERM to the launcher, the others SIGKILL to the launcher and
+all ranks.
 Exit code 1 when a check fails; the directory of that run is kept.
 """
 
@@ -96,6 +97,10 @@ class Start:
         path = self.out / "trail"
         return path.read_text().splitlines() if path.exists() else []
 
+    def count(self, phase: str) -> int:
+        """How often a kind of work has begun."""
+        return sum(line.startswith(f"{phase} ") for line in self.trail())
+
     def wait(self, seconds: float) -> None:
         """For so long, or until the training ends."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -104,7 +109,7 @@ class Start:
     def wait_for(self, phase: str, times: int, seconds: float) -> bool:
         """Until a kind of work has begun so many times; False if the training ends first or `seconds` pass."""
         end = time.monotonic() + seconds
-        while sum(line.startswith(f"{phase} ") for line in self.trail()) < times:
+        while self.count(phase) < times:
             if self.process.poll() is not None or time.monotonic() > end:
                 return False
             time.sleep(0.002)
@@ -122,16 +127,18 @@ class Start:
         time.sleep(0.2)  # the ranks, which are no children of this process, have ended by then
 
 
-def killed(run: Run, dice: random.Random, *, steps: int, span: float) -> bool:
+def killed(run: Run, dice: random.Random, *, steps: int, reach: int) -> bool:
     """Start the training of a run and kill it; False if it came to its end before the kill."""
     start = Start(run, steps)
     if not start.wait_for("begin", 1, PATIENCE):
         return _ended(run, start)
     began = time.monotonic()
+    start.wait_for("roll", dice.randint(1, reach), PATIENCE)
     if dice.random() < 0.5:
-        start.wait(dice.uniform(0, span))
+        start.wait(dice.uniform(0, 0.5))
     else:
-        start.wait_for(dice.choice(PHASES), dice.randint(1, 6), span)
+        phase = dice.choice(PHASES)
+        start.wait_for(phase, start.count(phase) + 1, PATIENCE)
         time.sleep(dice.uniform(0, 0.05))
     number = signal.SIGTERM if dice.random() < 1 / 3 else signal.SIGKILL
     phase, step = start.trail()[-1].split()
@@ -241,7 +248,9 @@ def cell(processes: int, schedule: str, kills: int, args: argparse.Namespace, di
         left = kills - sum(len(run.kills) for run in runs)
         run = Run(processes, schedule, Path(tempfile.mkdtemp(prefix="kill_resume-")))
         runs.append(run)
-        alive = all(killed(run, dice, steps=args.steps, span=args.span) for _ in range(min(left, args.kills_per_run)))
+        alive = all(
+            killed(run, dice, steps=args.steps, reach=args.reach) for _ in range(min(left, args.kills_per_run))
+        )
         if alive:
             finish(run, steps=args.steps)
         check(run, args.steps)
@@ -296,7 +305,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--schedules", nargs="+", default=["inline", "ahead"])
     parser.add_argument("--kills-per-run", type=int, default=3)
     parser.add_argument("--steps", type=int, default=24, help="optimizer steps of a run")
-    parser.add_argument("--span", type=float, default=6.0, help="longest time from the start of training to the kill")
+    parser.add_argument("--reach", type=int, default=8, help="optimizer steps of a start before its kill, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="where the result is written")
     parser.add_argument("--keep", action="store_true", help="keep the directories of the runs")

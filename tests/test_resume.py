@@ -440,7 +440,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
 
 def test_runs_that_are_killed_at_random_moments_pass_every_check_of_the_benchmark(tmp_path):
     result = tmp_path / "result.json"
-    script = [str(HERE.parent / "benchmarks" / "kill_resume.py"), "--kills", "2", "--steps", "8", "--span", "3"]
+    script = [str(HERE.parent / "benchmarks" / "kill_resume.py"), "--kills", "2", "--steps", "8", "--reach", "3"]
     kinds = ["--processes", "1", "--schedules", "inline", "--json", str(result)]
     environment = ENVIRONMENT | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(
