@@ -551,6 +551,37 @@ def test_a_hint_that_makes_the_prompt_too_long_is_shortened_by_whole_sentences(t
     assert trainer.state.log_history[0]["mentor/shortened"] == 2.0
 
 
+def test_a_strategy_that_lacks_a_method_is_refused_at_construction(tmp_path):
+    class WithoutShorten:
+        name = "old"
+
+        def select(self, states):
+            return []
+
+        def prepare(self, groups):
+            return []
+
+        def merge(self, original, rerolled):
+            return rerolled
+
+    with pytest.raises(ConfigError, match="shorten"):
+        tiny.trainer(tmp_path, strategy=WithoutShorten())
+
+
+def test_a_column_that_only_first_rolls_log_is_empty_beside_rerolled_rows(tmp_path):
+    def reward(completions, log_extra, **kwargs):
+        if len(completions) == 16 and not reward.calls:
+            log_extra("first", [f"row {i}" for i in range(16)])
+        reward.calls += 1
+        return [0.0] * len(completions)
+
+    reward.calls = 0
+    tiny.trained(tmp_path, reward=reward, data=tiny.dataset(hard=lambda i: True), log_completions=True)
+    table = pd.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
+    assert all(table["mentor/hint"] == tiny.HINT)
+    assert table["first"].isna().all()
+
+
 def test_a_strategy_decides_which_rows_of_a_rerolled_group_are_trained(tmp_path):
     class OneNewRow(ResampleStrategy):
         name = "one_new_row"

@@ -64,7 +64,6 @@ ATTRIBUTES = (
     "num_generations",
     "reward_func_names",
     "reward_weights",
-    "use_vllm",
 )
 """What `GRPOTrainer.__init__` must set, because the trainer reads or replaces it."""
 
@@ -73,15 +72,22 @@ def supported_trl() -> SpecifierSet:
     """The TRL versions in which the seam was tested, as this package's own requirements state them.
 
     Read from the metadata of the installed package or, in a source tree that is not installed, from its `setup.cfg`.
+    Raises `ContractError` if there is neither.
     """
     try:
         lines = metadata.requires("trl-mentor") or []
     except metadata.PackageNotFoundError:
         setup = ConfigParser()
         setup.read(Path(__file__).parent.parent / "setup.cfg", encoding="utf-8")
-        lines = setup["options"]["install_requires"].splitlines()
+        lines = setup.get("options", "install_requires", fallback="").splitlines()
     requirements = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    return next(item.specifier for item in requirements if item.name == "trl")
+    found = [item.specifier for item in requirements if item.name == "trl"]
+    if not found:
+        raise ContractError(
+            "trl_mentor was copied here without its metadata, which say which versions of TRL it was tested with; "
+            "install it: pip install trl-mentor"
+        )
+    return found[0]
 
 
 SUPPORTED_TRL = supported_trl()

@@ -1,4 +1,4 @@
-"""`GRPOTrainer` that mentors collapsed groups. The only file that touches TRL's private names."""
+"""`GRPOTrainer` that mentors collapsed groups. TRL's private names are used here, and one in `vllm_cpu`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from trl_mentor.collapse import SuccessRule, group_states
 from trl_mentor.config import check_deadline, mentor_arguments
 from trl_mentor.contract import Generated, check_contract
 from trl_mentor.counters import Counters, batch_metrics, count_states
+from trl_mentor.engine_limit import engine_limit
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
 from trl_mentor.factory import build_schedule, build_strategy
@@ -31,14 +32,14 @@ from trl_mentor.guards import (
     refuse_images,
     refuse_multimodal,
     warn_if_success_is_a_sum,
-    warn_of_unknown_length,
 )
 from trl_mentor.intervene import Objection, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
-from trl_mentor.records import Lesson, Prompt, Row
+from trl_mentor.records import HintOrigin, Lesson, Prompt, Row
 from trl_mentor.reroll import local_rows
 from trl_mentor.rows import aligned, rows_of, spliced
+from trl_mentor.settings import ScheduleKind
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
 from trl_mentor.vllm_cpu import use_cpu_engine
@@ -77,11 +78,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         check_arguments(given, settings, mentor=mentor, strategy=strategy, zero3=zero3)
         super().__init__(*args, **kwargs)
         use_cpu_engine(self)
+        self._engine_limit = engine_limit(self)
         if self._is_vlm:
             refuse_multimodal()
         columns = getattr(self.train_dataset, "column_names", None)
         warn_if_success_is_a_sum(self.reward_func_names, settings)
-        warn_of_unknown_length(self.args)
         self.success_rule = SuccessRule.from_names(
             self.reward_func_names,
             weights=self.reward_weights.tolist(),
@@ -92,7 +93,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             main, device = self.accelerator.is_main_process, str(self.accelerator.device)
             strategy = build_strategy(settings, mentor, is_main=main, device=device)
         self.strategy = strategy
-        if isinstance(self.strategy, MentorStrategy):
+        if isinstance(self.strategy, MentorStrategy) and settings.mentor_schedule == ScheduleKind.INLINE:
             check_deadline(self.strategy.mentor.deadline, self.args.ddp_timeout)
         self.schedule = build_schedule(settings, strategy)
         self.mentor_totals = Counters()
@@ -210,12 +211,13 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         for intervention in outcome.interventions:
             if self.journal is not None:
                 self.journal.append(intervention)
-            if intervention.guidance is not None and intervention.guidance.reason:
-                self.last_mentor_failure = intervention.guidance.reason
+            guidance = intervention.guidance
+            if guidance is not None and guidance.reason and guidance.origin is not HintOrigin.DROPPED:
+                self.last_mentor_failure = guidance.reason
         rewards = rewards.clone()
         for index, new in outcome.rows.items():
+            rewards[index * size : (index + 1) * size] = torch.tensor([row.rewards for row in new])
             for member, row in enumerate(new):
-                rewards[index * size + member] = torch.tensor(row.rewards, dtype=rewards.dtype)
                 local = index * size + member - start
                 if 0 <= local < len(prompts):
                     rows[local] = row
@@ -251,29 +253,27 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _score(self, inputs: list[dict[str, Any]], prompts: list[Prompt], generated: Generated) -> torch.Tensor:
         """Everybody's rewards, shape (rows of all ranks, reward functions); the functions get copies to look at."""
-        rewards: torch.Tensor = super()._calculate_rewards(
-            inputs, *deepcopy((prompts, generated.completions, generated.completion_ids))
-        )
+        shown = deepcopy((prompts, generated.completions))
+        ids = [list(row) for row in generated.completion_ids]  # integers, for which deepcopy takes far longer
+        rewards: torch.Tensor = super()._calculate_rewards(inputs, *shown, ids)
         return rewards
 
     def _objection(self, lesson: Lesson, original: Prompt) -> Objection | None:
         """What speaks against re-rolling this policy under a lesson, or None.
 
-        If the plain prompt already exceeds the context, that is no limit for this policy.
+        An engine refuses what it has no room for. Of the other limits, one that the plain prompt exceeds is none.
         """
         for token in self._tokenizer.all_special_tokens:
             # Some tokenizers have an ordinary word or sign for padding.
             if len(token) > 1 and not token.isalnum() and token in (lesson.hint or ""):
                 return Objection(f"the hint holds {token!r}, which is a special token to the policy")
         lengths = [context_length(self.model.config.get_text_config()), self._tokenizer.model_max_length]
-        if self.use_vllm:
-            lengths.append(self.args.vllm_max_model_length)
         room = min((length for length in lengths if length), default=math.inf) - self.max_completion_length
-        tokens = [len(self._tokenize_prompts([prompt])[0][0]) for prompt in (lesson.prompt, original)]
-        if tokens[0] > room >= tokens[1]:
-            reason = (
-                f"with its hint the prompt has {tokens[0]} tokens, too long for the {room} that the context leaves"
-            )
+        engine_room = (self._engine_limit or math.inf) - self.max_completion_length
+        hinted, plain = (len(self._tokenize_prompts([prompt])[0][0]) for prompt in (lesson.prompt, original))
+        if hinted > engine_room or hinted > room >= plain:
+            left = min(room, engine_room) if room >= plain else engine_room
+            reason = f"with its hint the prompt has {hinted} tokens, too long for the {left} that the context leaves"
             return Objection(reason, too_long=True)
         return None
 
@@ -283,7 +283,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _write_back_logs(self, rows: Sequence[Row]) -> None:
         """Replace the columns that reward functions logged, so that each row shows its own values."""
-        for column in sorted({column for row in rows for column in row.extra}):
+        logged = aligned(self._pending_extra_logs, len(rows))
+        for column in sorted({*logged, *(column for row in rows for column in row.extra)}):
             self._pending_extra_logs[column] = [row.extra.get(column) for row in rows]
 
     def _read_with(self, columns: Iterable[str]) -> GroupReader:

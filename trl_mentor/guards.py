@@ -10,7 +10,7 @@ from typing import Any
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import MENTOR_SETTINGS, STRATEGY_SETTINGS
 from trl_mentor.mentor import Mentor
-from trl_mentor.settings import BackendKind, MentorArguments, StrategyKind
+from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind
 from trl_mentor.strategies.base import Strategy
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,11 @@ def check_arguments(
             f"mentor= must be a Mentor, got {type(mentor).__name__}; wrap a backend: "
             "mentor=Mentor(OpenAIBackend(model, base_url=...))"
         )
+    if strategy is not None and not isinstance(strategy, Strategy):
+        raise ConfigError(
+            f"strategy= must have name, select, prepare, shorten and merge, got {type(strategy).__name__}; see "
+            "trl_mentor.strategies.base.Strategy"
+        )
     if mentor is not None and strategy is not None:
         raise ConfigError("got both mentor= and strategy=; pass MentorStrategy(mentor) as the strategy alone")
     if strategy is not None:
@@ -48,6 +53,7 @@ def check_arguments(
         refuse_unused_settings(settings, given="mentor", unused=MENTOR_SETTINGS)
     else:
         refuse_local_mentor_under_zero3(settings, zero3=zero3)
+        warn_if_ahead_shares_a_device(settings)
 
 
 def refuse_options(given: Mapping[str, Any]) -> None:
@@ -102,6 +108,17 @@ def refuse_local_mentor_under_zero3(settings: MentorArguments, *, zero3: bool) -
         )
 
 
+def warn_if_ahead_shares_a_device(settings: MentorArguments) -> None:
+    """Say so when hints are written beside training by a model that takes the time of the main process."""
+    kinds = (settings.mentor_strategy, settings.mentor_schedule, settings.mentor_backend)
+    if kinds == (StrategyKind.MENTOR, ScheduleKind.AHEAD, BackendKind.TRANSFORMERS):
+        logger.warning(
+            "mentor_schedule='ahead' with mentor_backend='transformers': the mentor runs on the device of the main "
+            "process while that trains, and all ranks wait for the slowest. Serve the mentor (for example with vllm "
+            "serve) and use mentor_backend='openai', or expect slower steps."
+        )
+
+
 def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[str, ...]:
     """Columns in which to look for the reference answer of a data set row.
 
@@ -120,16 +137,6 @@ def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[s
         " or ".join(candidates),
     )
     return ()
-
-
-def warn_of_unknown_length(args: Any) -> None:
-    """Say so when prompts go to a vLLM server whose limit is not known here, where a hint may make them too long."""
-    if args.use_vllm and args.vllm_mode == "server" and not args.vllm_max_model_length:
-        logger.warning(
-            "vllm_max_model_length is not set. If the vLLM server was started with --max_model_len, set it to the "
-            "same number: hints are then shortened to fit; otherwise a hinted prompt that is too long for the server "
-            "ends the run."
-        )
 
 
 def context_length(config: Any) -> int | None:

@@ -26,15 +26,9 @@ class CPUGeneration(VLLMGeneration):  # type: ignore[misc]
 
 
 def use_cpu_engine(trainer: GRPOTrainer) -> None:
-    """Make the weight syncs of a trainer work if its vLLM engine is colocated on a CPU; else do nothing."""
-    if trainer.use_vllm and trainer.vllm_mode == "colocate":
-        device = trainer.vllm_generation.llm.llm_engine.vllm_config.device_config.device_type
-        trainer.vllm_generation.__class__ = colocated_generation(device)
-
-
-def colocated_generation(device_type: str) -> type[VLLMGeneration]:
-    """The class that syncs weights into a colocated engine on such a device: TRL's own, except on a CPU."""
-    return CPUGeneration if device_type == "cpu" else VLLMGeneration
+    """Make the weight syncs of a trainer work if it runs on a CPU with a colocated vLLM engine; else do nothing."""
+    if trainer.accelerator.device.type == "cpu" and trainer.use_vllm and trainer.vllm_mode == "colocate":
+        trainer.vllm_generation.__class__ = CPUGeneration
 
 
 def pack_tied_head(model: Any) -> None:

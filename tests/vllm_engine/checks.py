@@ -38,6 +38,22 @@ def assert_rolls_and_rerolls_alternate_with_the_same_parameters(calls: list[dict
     )
 
 
+LIMIT = 20
+"""Tokens that the engine takes per sequence in the runs whose questions are long."""
+LONG = {3: 14, 7: 16}
+"""Long questions, in tokens: one fits with a completion of 6 but has no room for a hint, the other is over that."""
+
+
+def assert_no_question_is_cut_and_no_prompt_too_long(calls: list[dict[str, Any]]) -> None:
+    """Long questions are sent as they are; the hint of another one goes through."""
+    sent = [prompt for call in calls for prompt in call["prompts"]]
+    for row, tokens in LONG.items():
+        token = 10 + row
+        assert {tuple(prompt) for prompt in sent if token in prompt} == {(token,) * tokens}
+    assert any(40 in prompt for prompt in sent)
+    assert max(len(prompt) for prompt in sent if 40 in prompt) <= LIMIT - 6
+
+
 def hinted(ranks: list[dict[str, Any]]) -> list[list[int]]:
     """The prompts of the re-rolled rows, recognised by tokens of the hint."""
     return [prompt for rank in ranks for batch in rank["batches"] for prompt, _ in batch if 40 in prompt]

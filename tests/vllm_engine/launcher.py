@@ -65,7 +65,7 @@ def attempt(
     processes: int = 1,
     tied: bool = True,
     lora: bool = False,
-    long: tuple[int, ...] = (),
+    long: dict[int, int] | None = None,
     **options: Any,
 ) -> tuple[int, str]:
     """Exit code and output of a run of four steps.
@@ -75,7 +75,7 @@ def attempt(
     """
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
     defaults = {"max_steps": 4, "temperature": 0.9, "vllm_gpu_memory_utilization": 0.2}
-    given = {"tied": tied, "lora": lora, "long": long, "options": {**defaults, **options}}
+    given = {"tied": tied, "lora": lora, "long": long or {}, "options": {**defaults, **options}}
     log = out / "train.log"
     process = start([*launch, str(HERE / "train.py"), str(out), json.dumps(given)], log)
     try:

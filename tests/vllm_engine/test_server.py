@@ -10,21 +10,18 @@ import checks
 import launcher
 import pytest
 
-MAX_LENGTH = 20
-"""Tokens that the server takes per sequence; far fewer than the model has positions for."""
-
 
 @pytest.fixture(scope="module")
 def served_by(tmp_path_factory):
-    """The settings of a trainer that generates through a running server."""
-    with launcher.server(tmp_path_factory.mktemp("server"), max_model_len=MAX_LENGTH) as url:
-        yield {"vllm_mode": "server", "vllm_server_base_url": url, "vllm_max_model_length": MAX_LENGTH}
+    """The settings of a trainer that generates through a running server; its limit is not among them."""
+    with launcher.server(tmp_path_factory.mktemp("server"), max_model_len=checks.LIMIT) as url:
+        yield {"vllm_mode": "server", "vllm_server_base_url": url}
 
 
 @pytest.fixture(scope="module")
 def served(served_by, tmp_path_factory):
-    """A run on one rank, with a question that fills what the server takes but for the completion."""
-    return launcher.train(tmp_path_factory.mktemp("served"), long=(3,), **served_by)[0]
+    """A run on one rank, with questions that leave a hint no room in what the server takes."""
+    return launcher.train(tmp_path_factory.mktemp("served"), long=checks.LONG, **served_by)[0]
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +67,5 @@ def test_mentoring_adds_no_weight_sync_and_each_completion_is_scored_once(served
     assert [rank["scored"] for rank in ranks] == [[6, 2, 6, 4] * 2] * 2
 
 
-def test_a_hint_too_long_for_the_server_never_reaches_it(served):
-    question, room = [13] * 14, MAX_LENGTH - 6
-    sent = [prompt for call in served["engine_calls"] for prompt in call["prompts"]]
-    assert max(len(prompt) for prompt in sent) <= room
-    assert all(prompt[-14:] == question for prompt in sent if 13 in prompt)
+def test_a_hint_too_long_for_the_server_never_reaches_it_though_no_setting_names_the_limit(served):
+    checks.assert_no_question_is_cut_and_no_prompt_too_long(served["engine_calls"])

@@ -67,14 +67,14 @@ def packed_parameters(model: Any) -> int:
     return sum(parameter.numel() == 0 for parameter in model.parameters())
 
 
-def dataset(long: list[int]) -> Any:
-    """The tiny world in which the questions of the rows `long` take 14 tokens instead of 2."""
+def dataset(long: dict[str, int]) -> Any:
+    """The tiny world in which the question of row i has `long[i]` tokens instead of 2."""
     data = tiny.dataset()
-    prompts = [" ".join([f"w{i}"] * 14) if i in long else prompt for i, prompt in enumerate(data["prompt"])]
+    prompts = [" ".join([f"w{i}"] * long.get(str(i), 2)) for i in range(len(data))]
     return data.remove_columns("prompt").add_column("prompt", prompts)
 
 
-def main(out: Path, tied: bool, lora: bool, long: list[int], options: dict[str, Any]) -> None:
+def main(out: Path, tied: bool, lora: bool, long: dict[str, int], options: dict[str, Any]) -> None:
     vllm_generation.LLM = functools.partial(LLM, dtype="float32", enforce_eager=True)
     vllm_generation.VLLMClient = FileClient
     mentored = options.get("mentor_strategy") != "none"

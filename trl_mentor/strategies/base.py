@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Row
 
 
+@runtime_checkable
 class Strategy(Protocol):
     """A named answer to "what do we do with a collapsed group". One small file each."""
 
