@@ -11,7 +11,9 @@ import pytest
 import tiny
 
 from trl_mentor import Mentor, ScriptedBackend, read_journal
-from trl_mentor.records import HintOrigin, RerollOutcome, Role
+from trl_mentor.errors import ConfigError
+from trl_mentor.plain import plain_json
+from trl_mentor.records import Assignment, HintOrigin, RerollOutcome, Role
 
 REPLIES = {
     Role.ATTRIBUTION: "- confuses w1 with w2",
@@ -194,6 +196,26 @@ def test_resampling_ahead_rolls_the_plain_prompt_later(tmp_path):
     trainer, reward = run(tmp_path, mentor_strategy="resample")
     assert reward.calls[2]["answer"] == ["answer-1"] * 4 + ["answer-3"] * 4
     assert trainer.mentor_totals.lessons == 2
+
+
+def test_a_lesson_from_a_data_set_with_other_columns_ends_and_says_why(tmp_path):
+    trainer, _ = run(tmp_path, steps=1, hinted_calls=())
+    queue = trainer.schedule.queue
+    while any(entry["lesson"] is None for entry in queue.state()):
+        time.sleep(0.005)
+    old = queue.next_finished()
+    group = old.assignment.group
+    now = Assignment(group, {**old.assignment.example, "new_column": 1}, 5)
+    queue.restore([{"assignment": plain_json(old.assignment), "lesson": plain_json(old.lesson)}])
+    planned = trainer.schedule.plan([now], lambda prepared: prepared)
+    assert planned.places == [None]
+    assert "other columns" in planned.unused[0].lesson.guidance.reason
+
+
+def test_the_deadline_of_a_mentor_that_nobody_waits_for_may_exceed_ddp_timeout(tmp_path):
+    tiny.config(tmp_path, mentor_schedule="ahead", mentor_deadline=5000.0)
+    with pytest.raises(ConfigError, match="ddp_timeout"):
+        tiny.config(tmp_path, mentor_schedule="inline", mentor_deadline=5000.0)
 
 
 @pytest.mark.parametrize("value", ["later", ""])

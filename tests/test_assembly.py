@@ -128,6 +128,7 @@ def test_a_conversation_without_a_user_turn_is_refused_with_its_roles():
         ("First line\n\nSecond line\n", "First line"),
         ("Recall step 3. of the proof", None),  # a number with its dot ends no sentence
         ("One sentence alone.", None),
+        ("第一步看单位。第二步检查符号。", "第一步看单位。"),
         ("", None),
     ],
 )

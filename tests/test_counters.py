@@ -27,8 +27,8 @@ def test_outcomes_of_the_reroll_add_up_to_the_interventions():
 def test_calls_tokens_and_errors_of_the_mentor_are_summed():
     counters = count_guidances(map(guidance, HintOrigin))
     assert (counters.accepted, counters.fallback, counters.failed) == (1, 1, 1)
-    assert (counters.calls, counters.call_errors) == (6, 3)
-    assert (counters.mentor_prompt_tokens, counters.mentor_completion_tokens) == (30, 9)
+    assert (counters.calls, counters.call_errors) == (8, 4)
+    assert (counters.mentor_prompt_tokens, counters.mentor_completion_tokens) == (40, 12)
 
 
 def test_the_metric_keys_are_the_same_whatever_happened():

@@ -88,7 +88,7 @@ def test_no_more_groups_are_worked_on_at_once_than_there_are_workers():
     for start in range(0, 12, 4):
         queue.hand_over([assignment(i) for i in range(start, start + 4)])
     finished(queue, 12)
-    assert most == 3
+    assert 1 <= most <= 3
 
 
 def test_a_mentor_slower_than_collapse_still_finishes_lessons():
@@ -110,10 +110,10 @@ def test_a_mentor_slower_than_collapse_still_finishes_lessons():
 
 def test_a_full_queue_drops_the_oldest_and_says_so():
     queue = LessonQueue(write, size=2)
-    queue.pause()
     dropped = queue.hand_over([assignment(i) for i in range(5)])
     assert numbers(dropped) == [0, 1, 2]
     assert all(item.lesson.prompt is None for item in dropped)
+    assert dropped[0].lesson.guidance.origin is HintOrigin.DROPPED
     assert "mentor_queue_size" in dropped[0].lesson.guidance.reason
     assert numbers(finished(queue, 2)) == [3, 4]
 
@@ -183,7 +183,6 @@ def test_written_and_unwritten_lessons_survive_as_json():
 
 def test_a_row_that_json_cannot_hold_is_left_out_of_the_checkpoint_with_a_warning(caplog):
     queue = LessonQueue(write, size=8)
-    queue.pause()
     queue.hand_over([assignment(0, day=datetime.date(2026, 1, 1)), assignment(1), assignment(2, gap=float("nan"))])
     kept = queue.state()
     assert [item["assignment"]["group"]["index"] for item in kept] == [1]

@@ -44,6 +44,15 @@ ALARMS = (
         "deadline and call timeout suit it.",
     ),
     Alarm(
+        part=lambda seen: seen.dropped,
+        whole=lambda seen: seen.handed_over,
+        above=0.3,
+        window=32,
+        advice="{share} of the collapsed groups left the queue before the mentor came to them: groups collapse faster "
+        "than lessons are written. Raise mentor_max_concurrency or add mentor replicas; mentor_queue_size helps with "
+        "bursts alone.",
+    ),
+    Alarm(
         part=lambda seen: seen.fallback,
         whole=_guided,
         above=0.5,

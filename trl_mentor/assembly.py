@@ -11,7 +11,7 @@ from trl_mentor.records import Completion, Message, Prompt
 
 DEFAULT_HINT_TEMPLATE = "Hint: {hint}\n\nOriginal question: {question}"
 
-_SENTENCE_END = re.compile(r"(?<=[^\d\s][.!?])\s+|\n+")
+_SENTENCE_END = re.compile(r"(?<=[^\d\s][.!?])\s+|(?<=[\u3002\uff01\uff1f])(?=.)|\n+")
 _SLOTS = ("{hint}", "{question}")
 _SYSTEM_ROLES = ("system", "developer")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from trl import GRPOConfig
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.settings import MentorArguments
+from trl_mentor.settings import MentorArguments, ScheduleKind
 
 
 @dataclass
@@ -15,13 +15,14 @@ class MentorGRPOConfig(MentorArguments, GRPOConfig):  # type: ignore[misc]
     """Arguments of `MentorGRPOTrainer`: everything `GRPOConfig` has, and `mentor_*`.
 
     Raises `ConfigError` for a wrong `mentor_*` value, and for a `mentor_deadline` that would let other ranks run into
-    `ddp_timeout` while the main process waits for hints.
+    `ddp_timeout` while the main process waits for hints, as it does unless they are written `ahead`.
     """
 
     def __post_init__(self) -> None:
         MentorArguments.__post_init__(self)
         GRPOConfig.__post_init__(self)
-        check_deadline(self.mentor_deadline, self.ddp_timeout)
+        if self.mentor_schedule == ScheduleKind.INLINE:
+            check_deadline(self.mentor_deadline, self.ddp_timeout)
 
 
 def mentor_arguments(args: GRPOConfig | None) -> MentorArguments:

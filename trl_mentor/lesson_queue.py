@@ -53,8 +53,8 @@ class LessonQueue:
             left = self._idle()[: max(len(self._entries) - self._size, 0)]
             self._entries = [entry for entry in self._entries if entry not in left]
             self._start_threads()
-        reason = f"dropped: more than {self._size} groups waited for a lesson or a place (mentor_queue_size)"
-        lesson = Lesson(prompt=None, guidance=Guidance(None, HintOrigin.FAILED, reason=reason))
+        reason = f"more than {self._size} groups waited for a lesson or a place (mentor_queue_size)"
+        lesson = Lesson(prompt=None, guidance=Guidance(None, HintOrigin.DROPPED, reason=reason))
         return [Prepared(entry.assignment, lesson) for entry in left]
 
     def next_finished(self) -> Prepared | None:
@@ -97,7 +97,7 @@ class LessonQueue:
                 logger.warning("a lesson of the checkpoint cannot be read and is lost: %s", describe(error))
         with self._lock:
             self._paused = False
-            self._entries = entries[-self._size :]
+            self._entries = entries  # more than the size, if it was lowered, leave with the next hand-over
             self._start_threads()
 
     def _start_threads(self) -> None:

@@ -62,6 +62,7 @@ class HintOrigin(StrEnum):
     ACCEPTED = "accepted"  # a draft was judged HIGH
     FALLBACK = "fallback"  # no draft was accepted: the fixed safe hint
     FAILED = "failed"  # no hint: the mentor could not be asked or was too slow, or the policy cannot take the hint
+    DROPPED = "dropped"  # no hint: the group left the full queue of the `ahead` schedule before its turn
 
 
 class RerollOutcome(StrEnum):
@@ -154,7 +155,7 @@ class Guidance:
     """Everything the mentor did for one collapsed group (section 3.2 of the paper)."""
 
     hint: str | None
-    """The hint to use (the paper's h*); None when `origin` is FAILED."""
+    """The hint to use (the paper's h*); None when `origin` is FAILED or DROPPED."""
     origin: HintOrigin
     diagnosis: tuple[str, ...] = ()
     """Keywords of the attribution agent (the paper's K_i)."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from trl_mentor.counters import Counters
 from trl_mentor.lesson_queue import LessonQueue
-from trl_mentor.records import Assignment, Prepared
+from trl_mentor.records import Assignment, Lesson, Prepared
 from trl_mentor.strategies.base import Strategy
 
 Fit = Callable[[Prepared], Prepared]
@@ -66,7 +66,7 @@ class Ahead:
         places: list[Prepared | None] = []
         unused: list[Prepared] = []
         while len(places) < len(assignments) and (finished := self.queue.next_finished()) is not None:
-            prepared = fit(finished)
+            prepared = fit(_of_these_columns(finished, assignments[0]))
             (places if _usable(prepared) else unused).append(prepared)
         now = assignments[0].collapsed_at
         used = Counters(
@@ -77,6 +77,17 @@ class Ahead:
         dropped = self.queue.hand_over(assignments)
         places += [None] * (len(assignments) - len(places))
         return Planned(places, unused + dropped, used + Counters(dropped=len(dropped)))
+
+
+def _of_these_columns(prepared: Prepared, current: Assignment) -> Prepared:
+    """The lesson, without its prompt if its row has other columns than the data set has now, as after a resume."""
+    if prepared.assignment.example.keys() == current.example.keys():
+        return prepared
+    lesson = prepared.lesson
+    reason = "the data set has other columns now, so that its reward functions cannot score the lesson's row"
+    return Prepared(
+        prepared.assignment, Lesson(None, guidance=lesson.guidance and lesson.guidance.without_hint(reason))
+    )
 
 
 def _usable(prepared: Prepared) -> bool:

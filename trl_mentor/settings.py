@@ -64,7 +64,7 @@ class MentorArguments:
     )
     mentor_queue_size: int = field(
         default=64,
-        metadata={"help": "With `ahead`: most groups that wait for a hint or a place; beyond, the oldest go."},
+        metadata={"help": "With `ahead`: most groups that wait for a hint or a place; beyond, the oldest without go."},
     )
     mentor_backend: str = field(
         default="openai",
@@ -142,8 +142,8 @@ class MentorArguments:
     mentor_deadline: float = field(
         default=300.0,
         metadata={
-            "help": "Seconds for all hints of one generation batch. Groups without a hint by then are left as they "
-            "are. Must be below ddp_timeout."
+            "help": "Seconds for all hints of one generation batch, or with `ahead` for each group. Groups without a "
+            "hint by then are left as they are. Must be below ddp_timeout unless `ahead`."
         },
     )
 

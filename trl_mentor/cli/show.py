@@ -35,6 +35,7 @@ _ORIGINS = {
     HintOrigin.ACCEPTED: ("accepted: a draft was judged HIGH", "green"),
     HintOrigin.FALLBACK: ("fallback: no draft was accepted, this is the fixed safe hint", "yellow"),
     HintOrigin.FAILED: ("failed: no hint, the group would be left as it is", "red"),
+    HintOrigin.DROPPED: ("dropped: the group left the full queue before its turn", "red"),
 }
 _GRADERS = {
     VerdictSource.RULES: "by a rule, the judge was not asked",
