@@ -39,13 +39,20 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._logged = Counters()
         self._logged_at = time.monotonic()
         self._alarms = Alarms()
+        self._before_step: tuple[int, dict[str, Any]] = (-1, {})
 
     def bind(self, trainer: MentorGRPOTrainer) -> None:
         """Called by the trainer whose totals and journal this callback looks after."""
         self._trainer = trainer
 
     def state(self) -> dict[str, Any]:
-        """Totals and queued lessons of the run as plain JSON, in the form that `ExportableState` asks for."""
+        """Totals and queued lessons of the run as plain JSON, in the form that `ExportableState` asks for.
+
+        In the middle of a step, which a resumed run does again, they are those from before the step.
+        """
+        step, before = self._before_step
+        if self._trainer is not None and self._trainer.state.global_step == step:
+            return before
         totals = Counters() if self._trainer is None else self._trainer.mentor_totals
         queue = self._queue()
         lessons = [] if queue is None else queue.state()
@@ -61,6 +68,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         trainer = self._bound()
         trainer.last_mentor_failure = ""
         self._alarms = Alarms()
+        self._before_step = (-1, {})
         saved = state.stateful_callbacks.get(type(self).__name__)
         attributes = _attributes(saved) if saved and state.global_step > 0 else {}
         trainer.mentor_totals = _read_totals(attributes)
@@ -72,6 +80,13 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         if trainer.journal is not None:
             trainer.journal.begin(state.global_step)
         self._logged, self._logged_at = trainer.mentor_totals, time.monotonic()
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Keep what a checkpoint on SIGTERM, which may come in the middle of the step, is to hold."""
+        if getattr(args, "enable_jit_checkpoint", False):  # since transformers 5
+            self._before_step = (state.global_step, self.state())
 
     def on_log(
         self,

@@ -15,7 +15,7 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
 from trl_mentor.callback import MentorCallback
-from trl_mentor.checkpoints import last_complete_checkpoint, nothing_to_resume
+from trl_mentor.checkpoints import last_complete_checkpoint, nothing_to_resume, was_saved
 from trl_mentor.collapse import SuccessRule, group_states
 from trl_mentor.config import check_deadline, mentor_arguments
 from trl_mentor.contract import Generated, check_contract
@@ -115,13 +115,15 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """As `GRPOTrainer.train`, except that True means the newest checkpoint that no kill left incomplete.
 
-        Raises `ConfigError` if `output_dir` has none.
+        "auto" means the same, or a new run where no checkpoint was ever saved. All ranks do what the main process
+        finds. Raises `ConfigError` if none of the checkpoints in `output_dir` will do.
         """
-        if resume_from_checkpoint is True:
-            chosen = self._exchange.from_main(lambda: last_complete_checkpoint(self.args.output_dir))
-            if chosen is None:
-                raise nothing_to_resume(self.args.output_dir)
-            resume_from_checkpoint = str(chosen)
+        auto, folder = resume_from_checkpoint == "auto", self.args.output_dir
+        if auto or resume_from_checkpoint is True:
+            chosen, saved = self._exchange.from_main(lambda: (last_complete_checkpoint(folder), was_saved(folder)))
+            if chosen is None and (saved or not auto):
+                raise nothing_to_resume(folder)
+            resume_from_checkpoint = None if chosen is None else str(chosen)
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def prediction_step(self, *args: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,6 @@ from trl import DatasetMixtureConfig, ModelConfig, TrlParser, get_dataset, get_p
 from trl import rewards as trl_rewards
 from trl.scripts.grpo import GRPOScriptArguments
 
-from trl_mentor.checkpoints import last_complete_checkpoint
 from trl_mentor.cli.recipe import launch_arguments, parse_recipe
 from trl_mentor.config import MentorGRPOConfig
 from trl_mentor.errors import ConfigError
@@ -73,7 +72,7 @@ def train(script: Any, training: MentorGRPOConfig, model: Any, data: Any) -> Non
         quantization_config=get_quantization_config(model),
         peft_config=get_peft_config(model),
     )
-    trainer.train(resume_from_checkpoint=resume_point(training.resume_from_checkpoint, training.output_dir))
+    trainer.train(resume_from_checkpoint=resume_point(training.resume_from_checkpoint))
     trainer.save_model(training.output_dir)
     trainer.accelerator.print(f"Model saved to {training.output_dir}.")
     if training.push_to_hub:
@@ -83,16 +82,12 @@ def train(script: Any, training: MentorGRPOConfig, model: Any, data: Any) -> Non
         trainer.end()
 
 
-def resume_point(setting: str | bool | None, output_dir: str) -> str | bool:
-    """What `resume_from_checkpoint` asks of `train`: a path, True for the newest complete checkpoint, or False.
+def resume_point(setting: str | bool | None) -> str | bool:
+    """What `resume_from_checkpoint` asks of `train`: a path, "auto", True or False.
 
-    A command line has only words for true and false. `auto` resumes if there is something to resume, so that one
-    command serves the first start and every restart.
+    A command line has only words for true and false.
     """
-    if setting == "auto":
-        found = last_complete_checkpoint(output_dir)
-        return False if found is None else str(found)
-    words = {"true": True, "false": False, "none": False}
+    words: dict[str, str | bool] = {"true": True, "false": False, "none": False, "auto": "auto"}
     return words.get(str(setting).lower(), setting or False)
 
 
