@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from trl_mentor.planning import PlanInputs, predict, rows_per_rank
+from trl_mentor.plan_records import PlanInputs
+from trl_mentor.planning import predict
+from trl_mentor.reroll import rows_per_rank
 from trl_mentor.settings import ScheduleKind
 
 
@@ -70,6 +72,7 @@ class Job:
     collapsed_at: int
     end: float = math.inf
     """When the time for it is over."""
+    started: bool = False
     dropped: bool = False
     finished: bool = False
     hinted: bool = False
@@ -120,6 +123,7 @@ class Endpoint:
                 self.unfinished -= 1
                 continue
             self._idle_workers -= 1
+            job.started = True
             job.end = min(job.end, self.now + self._deadline)
             self._call(job)
 
@@ -166,7 +170,7 @@ class Cluster:
         else:
             self._mentor_ahead(collapsed, step)
         if step.rerolled:
-            rows = rows_per_rank(step.rerolled, group_size=inputs.num_generations, ranks=inputs.ranks)
+            rows = rows_per_rank(step.rerolled, group_size=inputs.num_generations, world_size=inputs.ranks)
             step.reroll = self._roll_seconds(rows)
         endpoint.advance(endpoint.now + step.reroll + step.training)
         return step
@@ -195,7 +199,10 @@ class Cluster:
         step.rerolled = sum(job.hinted for job in collapsed)
 
     def _mentor_ahead(self, collapsed: list[Job], step: Step) -> None:
-        """Lessons that are ready, oldest first, take the places of these groups, which are queued; the oldest go."""
+        """Lessons that are ready, oldest first, take the places of these groups, which are queued.
+
+        A full queue drops what has waited longest for its turn, as `LessonQueue` does.
+        """
         kept = []
         for job in self.queue:
             if not job.finished or step.rerolled == step.collapsed:
@@ -203,11 +210,12 @@ class Cluster:
             elif job.hinted:
                 step.rerolled += 1
                 step.ages.append(collapsed[0].collapsed_at - job.collapsed_at)
-        queue, size = kept + collapsed, self.inputs.mentor_queue_size
-        for job in queue[:-size]:
+        queue = kept + collapsed
+        too_many = max(len(queue) - self.inputs.mentor_queue_size, 0)
+        for job in [job for job in queue if not job.started][:too_many]:
             job.dropped = True
-        step.dropped = len(queue[:-size])
-        self.queue = queue[-size:]
+            step.dropped += 1
+        self.queue = [job for job in queue if not job.dropped]
         self.endpoint.add(collapsed)
 
 

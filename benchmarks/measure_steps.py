@@ -26,7 +26,9 @@ from typing import Any
 from cluster_model import Scenario, averages, simulate
 from measure_steps_run import GROUP_SIZE, GROUPS, SCALE, Setup
 
-from trl_mentor.planning import PlanInputs, first_roll_seconds, predict, rows_per_rank
+from trl_mentor.plan_records import PlanInputs
+from trl_mentor.planning import first_roll_seconds, predict
+from trl_mentor.reroll import rows_per_rank
 from trl_mentor.settings import ScheduleKind
 
 RUN = Path(__file__).with_name("measure_steps_run.py")
@@ -94,7 +96,7 @@ def typical(steps: Sequence[Mapping[str, float]], name: str) -> float:
 def calibrated(steps: Mapping[str, Sequence[Mapping[str, float]]], ranks: int) -> PlanInputs:
     """The policy's side of a plan: a step of plain GRPO, and the line through the two re-rolls without a mentor."""
     plain, small, large = (typical(steps[setup.name], "step_time") for setup in CALIBRATION)
-    rows = [rows_per_rank(count, group_size=GROUP_SIZE, ranks=ranks) for count in (SMALL, LARGE)]
+    rows = [rows_per_rank(count, group_size=GROUP_SIZE, world_size=ranks) for count in (SMALL, LARGE)]
     per_row = max((large - small) / (rows[1] - rows[0]), 1e-6)
     fixed = max(small - plain - per_row * rows[0], 0.0)
     inputs = PlanInputs(

@@ -20,7 +20,7 @@ from cluster_model import Scenario, simulate
 
 from trl_mentor import read_journal
 from trl_mentor.cli.plan import add_input_flags, given_inputs
-from trl_mentor.planning import PlanInputs
+from trl_mentor.plan_records import PlanInputs
 from trl_mentor.settings import ScheduleKind
 
 GROUPS_PER_RANK = 8

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trl_mentor.planning import predict, rows_per_rank
+from trl_mentor.planning import predict
+from trl_mentor.reroll import rows_per_rank
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -23,7 +24,7 @@ def step(seconds: float, rerolled: int = 0) -> dict[str, float]:
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_plain_steps_and_two_rerolls_say_what_any_number_of_groups_costs(ranks):
     def seconds(groups: int) -> float:
-        rows = rows_per_rank(groups, group_size=GROUP_SIZE, ranks=ranks)
+        rows = rows_per_rank(groups, group_size=GROUP_SIZE, world_size=ranks)
         return 2.0 + (0.3 + 0.01 * rows if rows else 0.0)
 
     steps = {setup.name: [step(seconds(count))] for setup, count in zip(CALIBRATION, (0, SMALL, LARGE), strict=True)}

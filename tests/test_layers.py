@@ -29,6 +29,7 @@ LAYERS = {
     "journal_table": 1,
     "packing": 1,
     "plain": 1,
+    "plan_records": 1,
     "planning": 1,
     "checkpoints": 1,
     "quoting": 1,

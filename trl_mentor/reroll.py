@@ -26,16 +26,18 @@ class RerollPlan:
         return self.rows[rank * self.per_rank : (rank + 1) * self.per_rank]
 
 
-def plan_reroll(groups: int, *, group_size: int, world_size: int) -> RerollPlan:
-    """Spread `groups` x `group_size` rows evenly over `world_size` ranks.
+def rows_per_rank(groups: int, *, group_size: int, world_size: int) -> int:
+    """Rows of each rank, padding included: rows / world_size, rounded up until the total is whole groups."""
+    unit = group_size // math.gcd(group_size, world_size)
+    return math.ceil(groups * group_size / (world_size * unit)) * unit
 
-    Each rank gets ceil(rows / world_size) rows, rounded up until the total is a whole number of groups.
-    """
+
+def plan_reroll(groups: int, *, group_size: int, world_size: int) -> RerollPlan:
+    """Spread `groups` x `group_size` rows evenly over `world_size` ranks, `rows_per_rank` each."""
     if groups < 1 or group_size < 1 or world_size < 1:
         raise ValueError(f"need positive numbers, got {groups=}, {group_size=}, {world_size=}")
     real = groups * group_size
-    unit = group_size // math.gcd(group_size, world_size)
-    per_rank = math.ceil(real / (world_size * unit)) * unit
+    per_rank = rows_per_rank(groups, group_size=group_size, world_size=world_size)
     rows = tuple(index % real for index in range(per_rank * world_size))
     return RerollPlan(rows=rows, real=real, per_rank=per_rank)
 

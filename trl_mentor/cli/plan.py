@@ -12,7 +12,8 @@ from trl_mentor.cli.plan_table import notes, show
 from trl_mentor.cli.run_figures import read_run
 from trl_mentor.errors import ConfigError
 from trl_mentor.plain import plain_json
-from trl_mentor.planning import Need, PlanInputs, Prediction, needed, predict
+from trl_mentor.plan_records import Need, PlanInputs, Prediction
+from trl_mentor.planning import needed, predict
 from trl_mentor.settings import ScheduleKind
 
 DESCRIPTION = """\
@@ -22,51 +23,23 @@ mentor replicas that the run needs. Figures come from a run (--from-run), from f
 A run that is planned for more GPUs than it had keeps its groups per GPU, as TRL does, unless --groups says otherwise.
 """
 
-FLAGS = {
-    "ranks": (int, "GPUs that train."),
-    "groups": (int, "Groups of one generation batch, over all GPUs."),
-    "num_generations": (int, "Completions of a group."),
-    "completion_tokens": (float, "Mean tokens of a completion of the policy."),
-    "policy_tokens_per_second": (float, "Completion tokens that one training GPU generates per second."),
-    "roll_seconds": (float, "Seconds of a roll that do not depend on its number of rows."),
-    "length_spread": (
-        float,
-        "Standard deviation of completion lengths as a share of their mean: the slowest GPU decides.",
-    ),
-    "training_seconds": (float, "Seconds of a step outside of rolls and mentor."),
-    "collapse_share": (float, "Mean share of groups that collapse, from 0 to 1."),
-    "collapsed_groups": (int, "Exactly this many groups collapse in each batch, instead of a random number."),
-    "calls_per_group": (float, "Mean calls to the mentor for one group: 3 at best, 9 at worst by default."),
-    "prompt_tokens_per_call": (float, "Mean tokens that the mentor reads in a call."),
-    "completion_tokens_per_call": (float, "Mean tokens that the mentor writes in a call."),
-    "call_seconds": (float, "Measured seconds of a call, instead of tokens and rates."),
-    "mentor_tokens_per_second": (float, "Tokens that one replica writes per second with all slots busy."),
-    "mentor_prompt_tokens_per_second": (float, "Tokens that one replica reads per second."),
-    "mentor_slots": (int, "Calls that one replica works on at once."),
-    "group_spread": (float, "Standard deviation of the seconds of a group's calls, as a share of their mean."),
-    "replicas": (int, "Replicas of the mentor."),
-    "gpus_per_replica": (int, "GPUs of one replica."),
-    "mentor_max_concurrency": (int, "Groups that the trainer has mentored at once."),
-    "mentor_deadline": (float, "Seconds for all hints of one batch."),
-    "schedule": (ScheduleKind, "inline (a step waits for its hints) or ahead (nothing waits)."),
-    "mentor_queue_size": (int, "With ahead: groups that wait at once."),
-}
-"""Field of `PlanInputs` -> type and help of its flag."""
+KINDS = {"int": int, "float": float, "float | None": float, "ScheduleKind": ScheduleKind}
+FLAGS = tuple(figure for figure in fields(PlanInputs) if "help" in figure.metadata)
 
 
 def add_input_flags(parser: argparse.ArgumentParser) -> None:
-    """One flag for each field of `PlanInputs`; what is not given is None."""
+    """One flag for each figure of `FLAGS`; what is not given is None."""
     group = parser.add_argument_group("figures")
-    defaults = {field.name: field.default for field in fields(PlanInputs)}
-    for name, (kind, text) in FLAGS.items():
-        default = defaults[name]
-        shown = "" if default is MISSING or default is None else f" Default: {default}."
-        group.add_argument(f"--{name.replace('_', '-')}", type=kind, help=text + shown)
+    for figure in FLAGS:
+        shown = "" if figure.default is MISSING or figure.default is None else f" Default: {figure.default}."
+        flag = f"--{figure.name.replace('_', '-')}"
+        group.add_argument(flag, type=KINDS[str(figure.type)], help=figure.metadata["help"] + shown)
 
 
 def given_inputs(args: argparse.Namespace) -> dict[str, Any]:
     """The fields of `PlanInputs` that were given as flags."""
-    return {name: getattr(args, name) for name in FLAGS if getattr(args, name) is not None}
+    given = {figure.name: getattr(args, figure.name) for figure in FLAGS}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trl_mentor.planning import TARGET_UTILISATION, Need, PlanInputs, Prediction
+from trl_mentor.plan_records import Need, PlanInputs, Prediction
+from trl_mentor.planning import TARGET_UTILISATION
 from trl_mentor.settings import ScheduleKind
 
 
@@ -60,7 +61,9 @@ def steps(inputs: PlanInputs, found: Prediction) -> list[tuple[str, str, str]]:
 
 
 def _mentor_lines(inputs: PlanInputs, found: Prediction, per_group: str) -> list[tuple[str, str, str]]:
-    workers = f"the lower of {inputs.mentor_max_concurrency} and {inputs.replicas} x {inputs.mentor_slots} slots"
+    workers = f"the least of {inputs.mentor_max_concurrency} and {inputs.replicas} x {inputs.mentor_slots} slots"
+    if inputs.schedule is ScheduleKind.AHEAD:
+        workers += f" and mentor_queue_size {inputs.mentor_queue_size}"
     busy = f"{_number(found.collapsed)} groups x ({per_group}) / ({inputs.workers} workers x {_seconds(found.step)})"
     read, written = (
         found.collapsed * inputs.calls_per_group * tokens
@@ -101,7 +104,7 @@ def notes(inputs: PlanInputs, found: Prediction) -> list[str]:
     if inputs.schedule is ScheduleKind.INLINE and found.rerolled < 0.99 * found.collapsed:
         said.append(f"the deadline of {_seconds(inputs.mentor_deadline)} leaves groups without a hint")
     if inputs.schedule is ScheduleKind.AHEAD and found.utilisation > 1:
-        said.append("lessons do not keep up with collapse: the queue fills, groups are dropped, lessons get stale")
+        said.append("lessons do not keep up with collapse: the queue fills and groups are dropped")
     elif found.outstanding > inputs.mentor_queue_size:
         said.append(f"mentor_queue_size is too small: about {_number(found.outstanding)} groups wait at once")
     if inputs.mentor_max_concurrency < inputs.replicas * inputs.mentor_slots:

@@ -15,7 +15,8 @@ from typing import Any
 
 from trl_mentor.errors import ConfigError
 from trl_mentor.journal import read_journal
-from trl_mentor.planning import PlanInputs, first_roll_seconds
+from trl_mentor.plan_records import PlanInputs
+from trl_mentor.planning import first_roll_seconds
 from trl_mentor.records import Guidance, Intervention
 
 _REROLL = ("mentor/reroll_completions", "mentor/reroll_seconds")
@@ -24,12 +25,11 @@ _REROLL = ("mentor/reroll_completions", "mentor/reroll_seconds")
 def read_run(run: Path, *, ranks: int | None = None, policy_tokens_per_second: float | None = None) -> dict[str, Any]:
     """Fields of `PlanInputs` as this run had them; `ranks` and the policy's rate may be given if it does not tell.
 
-    Raises `FileNotFoundError` without a journal and `ConfigError` without a checkpoint or with one that lacks what the
-    trainer of this package writes.
+    Raises `FileNotFoundError` without a journal and `ConfigError` without a checkpoint that can be read or with one
+    that lacks what the trainer of this package writes.
     """
     records = read_journal(run)
-    state_file = newest_state(run)
-    state = json.loads(state_file.read_text(encoding="utf-8"))
+    state_file, state = newest_state(run)
     totals = _totals(state, state_file)
     ranks = _ranks(state_file.parent) if ranks is None else ranks
     found = _mentor_figures([item.guidance for item in records if item.guidance is not None and item.guidance.calls])
@@ -49,15 +49,28 @@ def read_run(run: Path, *, ranks: int | None = None, policy_tokens_per_second: f
     return {name: value for name, value in found.items() if value is not None}
 
 
-def newest_state(run: Path) -> Path:
-    """The `trainer_state.json` with the most steps: of a checkpoint, or the one that `save_state` left."""
+def newest_state(run: Path) -> tuple[Path, dict[str, Any]]:
+    """The `trainer_state.json` with the most steps, and what it holds: of a checkpoint, or as `save_state` left it.
+
+    A kill can leave a torn one behind, which is passed over.
+    """
     files = [*run.glob("checkpoint-*/trainer_state.json"), *run.glob("trainer_state.json")]
-    if not files:
+    states = [(file, state) for file in files if (state := _read_state(file)) is not None]
+    if not states:
+        torn = ", ".join(f"{file.relative_to(run)} is torn" for file in sorted(files))
         raise ConfigError(
-            f"no trainer_state.json in {run} or its checkpoints: train with save_strategy other than 'no', or give "
-            "every figure as a flag"
+            f"no trainer_state.json in {run} or its checkpoints{torn and f' can be read ({torn})'}: train with "
+            "save_strategy other than 'no' up to a checkpoint, or give every figure as a flag"
         )
-    return max(files, key=lambda file: json.loads(file.read_text(encoding="utf-8")).get("global_step", 0))
+    return max(states, key=lambda found: int(found[1]["global_step"]))
+
+
+def _read_state(file: Path) -> dict[str, Any] | None:
+    try:
+        state = json.loads(file.read_bytes())
+    except ValueError:
+        return None
+    return state if isinstance(state, dict) and isinstance(state.get("global_step"), int) else None
 
 
 def _totals(state: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
