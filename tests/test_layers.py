@@ -49,6 +49,7 @@ LAYERS = {
     "callback": 5,
     "config": 5,
     "contract": 5,
+    "engine_limit": 5,
     "exchange": 5,
     "grpo_trainer": 5,
     "group_reader": 5,
