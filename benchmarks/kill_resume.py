@@ -193,7 +193,7 @@ def check(run: Run, steps: int) -> None:
         "batches counted": (totals["batches"], steps),
         "steps at which training began, by the journal": (markers, run.begun_at),
         "lines of the journal": (len(raw), len(everything) + len(markers) + records.skipped_lines),
-        **_journal_against_totals(records, totals, run.schedule),
+        **_journal_against_totals(records, totals, run.schedule, waiting=ending["waiting"]),
     }
     run.problems += [f"{name}: {got}, expected {want}" for name, (got, want) in expected.items() if got != want]
     run.report = {
@@ -209,9 +209,9 @@ def check(run: Run, steps: int) -> None:
 
 
 def _journal_against_totals(
-    records: list[Intervention], totals: dict[str, int], schedule: str
+    records: list[Intervention], totals: dict[str, int], schedule: str, *, waiting: int
 ) -> dict[str, tuple[int, int]]:
-    """What the journal holds and what it should."""
+    """What the journal holds and what it should; `waiting` groups are still queued for a lesson or a place."""
     outcomes = Counter(record.outcome for record in records)
     groups = Counter((_collapsed_at(record), record.group.index) for record in records)
     found = {f"records that are {item.value}": (outcomes[item], totals[item.value]) for item in RerollOutcome}
@@ -222,6 +222,7 @@ def _journal_against_totals(
         rerolled = [record for record in records if record.outcome is not RerollOutcome.SKIPPED]
         staleness = sum(record.step - _collapsed_at(record) for record in rerolled)
         found["groups handed over"] = (totals["handed_over"], totals["collapsed"])
+        found["records and groups that wait"] = (len(records) + waiting, totals["handed_over"])
         found["lessons re-rolled"] = (len(rerolled), totals["lessons"])
         found["staleness"] = (staleness, totals["staleness"])
     return found

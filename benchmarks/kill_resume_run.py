@@ -21,7 +21,6 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, TrainerCallback
 
 from trl_mentor import Mentor, MentorGRPOTrainer, ScriptedBackend
-from trl_mentor.checkpoints import last_complete_checkpoint
 from trl_mentor.records import Role
 
 
@@ -105,13 +104,14 @@ def main(out: Path, steps: int, schedule: str) -> None:
         callbacks=[trail],
         mentor=slow_mentor(trail, 0.08, deadline=60.0),
     )  # fmt: skip
-    trainer.train(resume_from_checkpoint=last_complete_checkpoint(out) is not None)
+    trainer.train(resume_from_checkpoint="auto")
     if rank == 0:
         ending = {
             "processes": trainer.accelerator.num_processes,
             "steps": trainer.state.global_step,
             "logged_steps": [entry["step"] for entry in trainer.state.log_history if "loss" in entry],
             "totals": asdict(trainer.mentor_totals),
+            "waiting": len(trainer.schedule.queue) if schedule == "ahead" else 0,
         }
         (out / "ending.json").write_text(json.dumps(ending))
     # A process that exits with its process group open is now and then aborted by the group's threads.

@@ -8,6 +8,7 @@ import pytest
 from test_sharded import (
     PARAMETERS,
     assert_generated_in_step,
+    assert_resumable,
     assert_trained_alike,
     launch_sharded,
     plain,  # noqa: F401
@@ -31,3 +32,6 @@ def test_zero_trains_the_same_rows_to_the_same_weights(tmp_path, plain, name, st
     assert [rank["held"] for rank in ranks] == held
     assert_trained_alike(ranks, plain)
     assert_generated_in_step(ranks)
+    states = sorted((tmp_path / name / "run" / "checkpoint-2" / "global_step2").glob("*.pt"))
+    assert len(states) > 2
+    assert_resumable(tmp_path / name / "run" / "checkpoint-2", *(f"global_step2/{file.name}" for file in states))

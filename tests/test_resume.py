@@ -16,8 +16,6 @@ from pathlib import Path
 
 import pytest
 import tiny
-import torch
-from safetensors.torch import save_file
 from transformers import TrainerCallback
 from trl import GRPOConfig
 
@@ -47,13 +45,6 @@ def run(finished, tmp_path):
     return tmp_path / "run"
 
 
-def damage(file: Path, how: str) -> None:
-    if how == "missing":
-        file.unlink()
-    else:
-        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2 if how == "cut in half" else 0])
-
-
 def counted(trainer, output_dir):
     """The records of the journal, after a check that their outcomes are what the trainer counts."""
     records, totals = read_journal(output_dir), asdict(trainer.mentor_totals)
@@ -67,128 +58,8 @@ def logged_steps(trainer):
     return [entry["step"] for entry in trainer.state.log_history if "loss" in entry]
 
 
-def test_the_newest_complete_checkpoint_is_the_last_by_number_not_by_name(run):
-    assert last_complete_checkpoint(run) == run / "checkpoint-3"
-    (run / "checkpoint-3").rename(run / "checkpoint-10")
-    (run / "checkpoint-final").mkdir()
-    (run / "checkpoint-11").write_text("no directory")
-    assert last_complete_checkpoint(run) == run / "checkpoint-10"
-
-
-def test_where_there_is_no_checkpoint_there_is_none(tmp_path):
-    assert last_complete_checkpoint(tmp_path) is None
-    assert last_complete_checkpoint(tmp_path / "nowhere") is None
-
-
-@pytest.mark.parametrize("how", ["missing", "cut in half", "empty"])
-@pytest.mark.parametrize("name", ["trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt"])
-def test_a_checkpoint_without_a_whole_file_that_resuming_reads_is_passed_over(run, name, how, caplog):
-    damage(run / "checkpoint-3" / name, how)
-    assert last_complete_checkpoint(run) == run / "checkpoint-2"
-    (line,) = [record.message for record in caplog.records if record.name == "trl_mentor.checkpoints"]
-    assert line.startswith(f"passed over the checkpoint {run / 'checkpoint-3'}: ")
-    named = {"model.safetensors": "weights", "optimizer.pt": "optimizer"}.get(name, name) if how == "missing" else name
-    assert named in line
-
-
-def test_one_byte_too_few_makes_a_tensor_file_torn(run):
-    for name in ("model.safetensors", "optimizer.pt", "rng_state.pth"):
-        file = run / "checkpoint-3" / name
-        whole = file.read_bytes()
-        file.write_bytes(whole[:-1])
-        assert why_incomplete(file.parent).startswith(f"{name} is torn")
-        file.write_bytes(whole)
-    assert why_incomplete(run / "checkpoint-3") is None
-
-
-def test_what_resuming_does_not_read_may_be_torn_and_random_states_may_be_missing(run):
-    checkpoint = run / "checkpoint-3"
-    for name in ("training_args.bin", "tokenizer.json", "generation_config.json"):
-        damage(checkpoint / name, "cut in half")
-    (checkpoint / "notes.pt").write_bytes(b"a file of the user's own")
-    damage(checkpoint / "rng_state.pth", "missing")
-    resumed = tiny.trainer(run, max_steps=4)
-    resumed.train(resume_from_checkpoint=True)
-    assert logged_steps(resumed) == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_torn_random_state_of_any_rank_makes_a_checkpoint_incomplete(run, rank):
-    (run / "checkpoint-3" / "rng_state.pth").rename(run / "checkpoint-3" / "rng_state_0.pth")
-    shutil.copy(run / "checkpoint-3" / "rng_state_0.pth", run / "checkpoint-3" / "rng_state_1.pth")
-    assert why_incomplete(run / "checkpoint-3") is None
-    damage(run / "checkpoint-3" / f"rng_state_{rank}.pth", "empty")
-    assert why_incomplete(run / "checkpoint-3") == f"rng_state_{rank}.pth is torn; deleted, it is not needed"
-
-
-def layout(directory: Path, *names: str) -> Path:
-    """A checkpoint with these files besides the trainer's state; tensor files are real ones."""
-    for name in ("trainer_state.json", *names):
-        file = directory / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if file.suffix == ".safetensors":
-            save_file({"a": torch.ones(3)}, file)
-        elif file.suffix in (".pt", ".bin"):
-            torch.save({"a": torch.ones(3)}, file)
-        else:
-            file.write_text('{"global_step": 3}')
-    return directory
-
-
-@pytest.mark.parametrize(
-    ("files", "needed"),
-    [
-        (("adapter_model.safetensors", "adapter_config.json", "optimizer.pt", "scheduler.pt"), (0, 2, 3)),
-        (("pytorch_model_fsdp.bin", "optimizer.bin", "scheduler.pt"), (0, 1, 2)),
-        (
-            (
-                "pytorch_model_fsdp_0/__0_0.distcp",
-                "pytorch_model_fsdp_0/.metadata",
-                "optimizer_0/__0_0.distcp",
-                "optimizer_0/.metadata",
-                "scheduler.pt",
-            ),
-            (1, 3, 4),
-        ),
-    ],
-    ids=["PEFT", "FSDP", "FSDP in shards"],
-)
-def test_checkpoints_of_other_layouts_are_complete_only_with_all_their_parts(tmp_path, files, needed):
-    checkpoint = layout(tmp_path / "checkpoint-3", *files)
-    assert why_incomplete(checkpoint) is None
-    for index in needed:
-        content = (checkpoint / files[index]).read_bytes()
-        (checkpoint / files[index]).unlink()
-        assert why_incomplete(checkpoint) is not None, files[index]
-        (checkpoint / files[index]).write_bytes(content)
-
-
-def test_every_shard_that_an_index_names_must_be_there(tmp_path):
-    shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
-    checkpoint = layout(tmp_path / "checkpoint-3", *shards, "optimizer.pt", "scheduler.pt")
-    assert why_incomplete(checkpoint) == "the weights are missing"
-    index = checkpoint / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": dict(zip("ab", shards, strict=True))}))
-    assert why_incomplete(checkpoint) is None
-    damage(checkpoint / shards[1], "missing")
-    assert why_incomplete(checkpoint) == f"{shards[1]}, which {index.name} names, is missing"
-    index.write_text("[]")
-    assert why_incomplete(checkpoint) == f"{index.name} is torn"
-
-
-def test_a_deepspeed_checkpoint_needs_the_state_that_its_tag_names(tmp_path):
-    states = ("global_step3/mp_rank_00_model_states.pt", "global_step3/zero_pp_rank_0_mp_rank_00_optim_states.pt")
-    checkpoint = layout(tmp_path / "checkpoint-3", *states)
-    (checkpoint / "latest").write_text("global_step3")
-    assert why_incomplete(checkpoint) is None
-    damage(checkpoint / states[1], "cut in half")
-    assert why_incomplete(checkpoint) == f"{states[1]} is torn"
-    (checkpoint / "latest").write_text("global_step4")
-    assert "'global_step4'" in why_incomplete(checkpoint)
-
-
 def test_training_with_true_resumes_from_the_newest_complete_checkpoint(run):
-    damage(run / "checkpoint-3" / "optimizer.pt", "missing")  # transformers would begin with a new optimizer
+    (run / "checkpoint-3" / "optimizer.pt").unlink()  # transformers would begin with a new optimizer
     resumed = tiny.trainer(run, max_steps=4, **SAVING)
     resumed.train(resume_from_checkpoint=True)
     assert logged_steps(resumed) == [1, 2, 3, 4]
@@ -199,7 +70,7 @@ def test_training_with_true_resumes_from_the_newest_complete_checkpoint(run):
 
 def test_training_with_true_says_why_none_of_the_checkpoints_will_do(run):
     for step, name in enumerate(["optimizer.pt", "trainer_state.json", "model.safetensors"], start=1):
-        damage(run / f"checkpoint-{step}" / name, "empty")
+        (run / f"checkpoint-{step}" / name).write_bytes(b"")
     with pytest.raises(ConfigError, match=r"no checkpoint to resume from.*checkpoint-3: model.safetensors is torn; "):
         tiny.trainer(run).train(resume_from_checkpoint=True)
 
@@ -225,23 +96,42 @@ def test_a_save_that_fails_over_an_older_checkpoint_of_the_same_step_leaves_none
 
 
 @pytest.mark.parametrize(
-    ("setting", "torn", "expected"),
+    ("setting", "meaning"),
     [
-        (None, False, False),
-        ("false", False, False),
-        ("true", False, True),
-        (True, False, True),
-        ("out/checkpoint-7", False, "out/checkpoint-7"),
-        ("auto", False, "checkpoint-3"),
-        ("auto", True, False),
+        (None, False),
+        ("false", False),
+        ("true", True),
+        (True, True),
+        ("auto", "auto"),
+        ("out/checkpoint-7", "out/checkpoint-7"),
     ],
 )
-def test_the_words_of_a_recipe_and_of_a_command_line_mean_the_same(run, setting, torn, expected):
-    if torn:
-        for checkpoint in run.glob("checkpoint-*"):
-            damage(checkpoint / "trainer_state.json", "empty")
-    found = resume_point(setting, str(run))
-    assert found == (str(run / expected) if expected == "checkpoint-3" else expected)
+def test_the_words_of_a_recipe_and_of_a_command_line_mean_the_same(setting, meaning):
+    assert resume_point(setting) == meaning
+
+
+def test_auto_resumes_where_something_was_saved(run):
+    resumed = tiny.trainer(run, max_steps=4)
+    resumed.train(resume_from_checkpoint="auto")
+    assert logged_steps(resumed) == [1, 2, 3, 4]
+    assert [record.step for record in counted(resumed, run)] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["in an empty folder", "after a kill in the first save"])
+def test_auto_begins_a_run_of_which_nothing_was_saved(tmp_path, killed):
+    if killed:
+        (tmp_path / "checkpoint-1").mkdir()
+        (tmp_path / "checkpoint-1" / "model.safetensors").touch()
+    begun = tiny.trainer(tmp_path)
+    begun.train(resume_from_checkpoint="auto")
+    assert logged_steps(begun) == [1]
+
+
+def test_auto_does_not_begin_anew_over_checkpoints_that_are_incomplete(run):
+    for step in (1, 2, 3):
+        (run / f"checkpoint-{step}" / "scheduler.pt").unlink()
+    with pytest.raises(ConfigError, match=r"checkpoint-3: scheduler.pt is missing; .*; to begin anew, empty the"):
+        tiny.trainer(run).train(resume_from_checkpoint="auto")
 
 
 def test_without_its_journal_a_resumed_run_begins_a_new_one_and_goes_on_counting(run):
@@ -311,7 +201,7 @@ class WaitForLessons(TrainerCallback):
 def ahead(output_dir, mentor, *, wait, **options):
     """A trainer with `mentor_schedule="ahead"` and a checkpoint at every step; re-rolls fail."""
     reward = tiny.HardRowsFail((0.0,), rerolls=False)
-    made = tiny.trainer(output_dir, mentor=mentor, reward=reward, mentor_schedule="ahead", **SAVING, **options)
+    made = tiny.trainer(output_dir, mentor=mentor, reward=reward, mentor_schedule="ahead", **{**SAVING, **options})
     if wait:
         made.add_callback(WaitForLessons(made))
     return made
@@ -341,15 +231,14 @@ def test_lessons_that_are_written_are_used_by_the_resumed_run_without_asking_aga
 
 
 class AskToStop(TrainerCallback):
-    """Sends this process SIGTERM at a moment of the step after `step` optimizer steps."""
+    """Has SIGTERM come at a moment of the step after `step` optimizer steps."""
 
-    def __init__(self, moment: str, step: int) -> None:
-        self.moment, self.step = moment, step
+    def __init__(self, trainer, moment: str, step: int) -> None:
+        self.trainer, self.moment, self.step = trainer, moment, step
 
     def _send(self, moment, state):
         if (moment, state.global_step) == (self.moment, self.step):
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.3)  # transformers sets its mark in a thread
+            ask_to_stop(self.trainer)
 
     def on_step_begin(self, args, state, control, **kwargs):
         self._send("before the rollouts", state)
@@ -361,10 +250,15 @@ class AskToStop(TrainerCallback):
         self._send("after the step", state)
 
 
-def without_grace(trainer):
-    """Spares a test the seconds that transformers waits after SIGTERM."""
-    (jit,) = (item for item in trainer.callback_handler.callbacks if hasattr(item, "jit_manager"))
-    jit.jit_manager.kill_wait = 0.0
+def ask_to_stop(trainer):
+    """Send this process SIGTERM and wait until transformers, which does so in a thread, has taken note of it."""
+    (manager,) = (item.jit_manager for item in trainer.callback_handler.callbacks if hasattr(item, "jit_manager"))
+    manager.kill_wait = 0.0
+    os.kill(os.getpid(), signal.SIGTERM)
+    end = time.monotonic() + 60
+    while not manager.is_checkpoint_requested:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 with_jit = pytest.mark.skipif(not hasattr(GRPOConfig, "enable_jit_checkpoint"), reason="new in transformers 5")
@@ -373,14 +267,13 @@ with_jit = pytest.mark.skipif(not hasattr(GRPOConfig, "enable_jit_checkpoint"), 
 @with_jit
 @pytest.mark.parametrize(
     ("moment", "steps"),
-    [("after the step", 2)],
+    [("before the rollouts", 1), ("after the rollouts", 1), ("after the step", 2)],
 )
 def test_after_sigterm_the_jit_checkpoint_is_resumed_with_counters_and_journal_in_agreement(tmp_path, moment, steps):
     shape = {"max_steps": 3, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}
     shape |= {"enable_jit_checkpoint": True}
     stopped = tiny.trainer(tmp_path, **shape)
-    stopped.add_callback(AskToStop(moment, steps))
-    without_grace(stopped)
+    stopped.add_callback(AskToStop(stopped, moment, steps))
     stopped.train()
     checkpoint = last_complete_checkpoint(tmp_path)
     assert checkpoint is not None
@@ -392,18 +285,31 @@ def test_after_sigterm_the_jit_checkpoint_is_resumed_with_counters_and_journal_i
 
 
 @with_jit
+def test_a_save_in_the_middle_of_a_step_holds_the_lessons_from_before_it(tmp_path):
+    shape = {"max_steps": 3, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}
+    shape |= {"enable_jit_checkpoint": True, "save_strategy": "no"}
+    stopped = ahead(tmp_path, tiny.mentor(), wait=True, **shape)
+    stopped.add_callback(AskToStop(stopped, "after the rollouts", 1))
+    stopped.train()
+    assert last_complete_checkpoint(tmp_path) == tmp_path / "checkpoint-1"
+    resumed = ahead(tmp_path, tiny.mentor(), wait=True, **shape)
+    resumed.train(resume_from_checkpoint=True)
+    records, totals = counted(resumed, tmp_path), resumed.mentor_totals
+    assert [(record.collapsed_at, record.step) for record in records] == [(0, 1), (0, 1), (1, 2), (1, 2)]
+    assert (totals.batches, totals.handed_over, len(resumed.schedule.queue)) == (3, 6, 2)
+
+
+@with_jit
 def test_sigterm_while_a_step_waits_for_its_hints_leaves_the_step_its_hints_and_saves_then(tmp_path):
     def reply(role, messages):
         if not (tmp_path / "asked").exists():
             (tmp_path / "asked").touch()
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.3)
+            ask_to_stop(stopped)
         return "VERDICT: HIGH\nCRITIQUE: fine" if role is Role.JUDGMENT else tiny.HINT
 
     stopped = tiny.trainer(
         tmp_path, mentor=Mentor(ScriptedBackend(reply)), max_steps=3, enable_jit_checkpoint=True, **SAVING
     )
-    without_grace(stopped)
     stopped.train()
     assert {record.guidance.hint for record in read_journal(tmp_path)} == {tiny.HINT}
     assert why_incomplete(tmp_path / "checkpoint-0") is None
@@ -411,11 +317,6 @@ def test_sigterm_while_a_step_waits_for_its_hints_leaves_the_step_its_hints_and_
     resumed.train(resume_from_checkpoint=True)
     assert logged_steps(resumed) == [1, 2, 3]
     assert len(counted(resumed, tmp_path)) == 6
-
-
-def test_a_jit_checkpoint_that_was_cut_short_is_passed_over(run):
-    (run / "checkpoint-3" / "checkpoint-is-incomplete.txt").write_text("in progress")
-    assert last_complete_checkpoint(run) == run / "checkpoint-2"
 
 
 def launch(out: Path, steps: int, *, processes: int) -> None:

@@ -13,6 +13,8 @@ import pytest
 import tiny
 import torch
 
+from trl_mentor.checkpoints import why_incomplete
+
 HERE = Path(__file__).parent
 PARAMETERS = sum(parameter.numel() for parameter in tiny.model().parameters())
 
@@ -28,6 +30,8 @@ def launch(out: Path, name: str, *flags: str, sharded: bool) -> list[dict[str, A
         "per_device_train_batch_size": 8,
         "max_completion_length": 24,
         "max_steps": 2,
+        "save_strategy": "steps",
+        "save_steps": 1,
     }
     result = subprocess.run(
         [*command, str(HERE / "sharded_run.py"), str(out), json.dumps(options)],
@@ -64,6 +68,16 @@ def assert_generated_in_step(ranks: list[dict[str, Any]]) -> None:
     assert any(max(batch[:2]) != max(batch[2:]) for batch in lengths)
 
 
+def assert_resumable(checkpoint: Path, *needed: str) -> None:
+    """It is complete, and not without each of the files of its own layout."""
+    assert why_incomplete(checkpoint) is None
+    for name in needed:
+        content = (checkpoint / name).read_bytes()
+        (checkpoint / name).write_bytes(content[:-1])
+        assert why_incomplete(checkpoint) == f"{name} is torn"
+        (checkpoint / name).write_bytes(content)
+
+
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory) -> list[dict[str, Any]]:
     return launch(tmp_path_factory.mktemp("launch") / "plain", "cpu_2proc", sharded=False)
@@ -86,3 +100,4 @@ def test_fsdp2_shards_the_policy_and_trains_the_same_rows_to_the_same_weights(tm
     assert sum(rank["held"] for rank in ranks) == PARAMETERS
     assert_trained_alike(ranks, plain)
     assert_generated_in_step(ranks)
+    assert_resumable(tmp_path / "fsdp2" / "run" / "checkpoint-2", "pytorch_model_fsdp.bin", "optimizer.bin")
