@@ -40,6 +40,7 @@ class LessonQueue:
         self._entries: list[_Entry] = []
         self._threads = 0
         self._paused = False
+        self._warned = False
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -72,11 +73,12 @@ class LessonQueue:
             self._paused = True
 
     def state(self) -> list[dict[str, Any]]:
-        """What is queued, as plain JSON. A group whose data set row is not plain JSON is left out, and that logged."""
+        """What is queued, as plain JSON. A group whose data set row is not plain JSON is left out; the first is logged."""
         with self._lock:
             entries = [(entry.assignment, entry.lesson) for entry in self._entries]
         kept = [{"assignment": plain_json(a), "lesson": plain_json(lesson)} for a, lesson in entries if _is_plain(a)]
-        if len(kept) < len(entries):
+        if len(kept) < len(entries) and not self._warned:
+            self._warned = True
             logger.warning(
                 "%d of %d queued lessons are not kept in the checkpoint: their data set rows hold values that JSON "
                 "cannot (dates, bytes, tensors); training is not affected",
