@@ -73,7 +73,7 @@ class LessonQueue:
             self._paused = True
 
     def state(self) -> list[dict[str, Any]]:
-        """What is queued, as plain JSON. A group whose data set row is not plain JSON is left out; the first is logged."""
+        """What is queued, as plain JSON. A group whose data set row is not plain JSON is left out and logged once."""
         with self._lock:
             entries = [(entry.assignment, entry.lesson) for entry in self._entries]
         kept = [{"assignment": plain_json(a), "lesson": plain_json(lesson)} for a, lesson in entries if _is_plain(a)]
