@@ -155,7 +155,8 @@ def progress_line(step: int, window: Counters, seconds: float) -> str:
     }
     parts = [f"{window.collapsed} of {window.groups} groups collapsed"]
     parts += [f"{count} {name}" for name, count in outcomes.items() if count]
-    waited = f"; waited {share:.0%} of the time for the mentor" if window.calls else ""
+    inline = window.calls and not window.handed_over
+    waited = f"; waited {share:.0%} of the time for the mentor" if inline else ""
     return f"step {step}: {', '.join(parts)}{waited}"
 
 

@@ -91,7 +91,10 @@ def answer(inputs: PlanInputs, need: Need | None, max_wait_share: float) -> str:
         target = f"keep the wait below {max_wait_share:.0%} of the step"
     if need is None:
         alone = _seconds(inputs.seconds_per_group)
-        return f"No mentor can {target}: one group alone takes {alone}. Use --schedule ahead."
+        return (
+            f"No mentor can {target}: a batch ends with the slowest of its groups, each of which takes {alone} on "
+            "average. Use --schedule ahead."
+        )
     return (
         f"To {target}: {need.workers} groups at once (mentor_max_concurrency), {need.replicas} replicas with "
         f"{inputs.mentor_slots} slots each, {need.gpus} GPUs."

@@ -18,6 +18,7 @@ from trl_mentor.journal import read_journal
 from trl_mentor.plan_records import PlanInputs
 from trl_mentor.planning import first_roll_seconds
 from trl_mentor.records import Guidance, Intervention
+from trl_mentor.settings import ScheduleKind
 
 _REROLL = ("mentor/reroll_completions", "mentor/reroll_seconds")
 
@@ -39,6 +40,7 @@ def read_run(run: Path, *, ranks: int | None = None, policy_tokens_per_second: f
         "groups": round(totals["groups"] / batches),
         "num_generations": _group_size(records),
         "collapse_share": totals["collapsed"] / max(totals["groups"], 1),
+        "schedule": ScheduleKind.AHEAD if totals.get("handed_over") else ScheduleKind.INLINE,
     }
     log = [entry for entry in state.get("log_history", []) if "step_time" in entry and _REROLL[1] in entry]
     lengths = [entry["completions/mean_length"] for entry in log if "completions/mean_length" in entry]
