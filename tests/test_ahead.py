@@ -141,7 +141,7 @@ def test_a_full_queue_drops_the_oldest_that_nobody_works_on_into_the_journal(tmp
         steps=3,
         hinted_calls=(),
         cls=tiny.Recorder,
-        mentor=Mentor(ScriptedBackend(hang), deadline=600),
+        mentor=Mentor(ScriptedBackend(hang), deadline=600, max_concurrency=2),
         mentor_queue_size=3,
     )
     release.set()
@@ -149,7 +149,7 @@ def test_a_full_queue_drops_the_oldest_that_nobody_works_on_into_the_journal(tmp
     assert (totals.handed_over, totals.dropped, totals.skipped) == (6, 3, 3)
     records = read_journal(tmp_path)
     # The two groups of the first batch are being worked on, so later ones make room.
-    assert [(record.collapsed_at, record.step) for record in records] == [(1, 1), (2, 2), (2, 2)]
+    assert [(record.collapsed_at, record.step) for record in records] == [(1, 1), (1, 2), (2, 2)]
     assert all("mentor_queue_size" in record.guidance.reason for record in records)
 
 
@@ -210,6 +210,66 @@ def test_a_lesson_from_a_data_set_with_other_columns_ends_and_says_why(tmp_path)
     planned = trainer.schedule.plan([now], lambda prepared: prepared)
     assert planned.places == [None]
     assert "other columns" in planned.unused[0].lesson.guidance.reason
+
+
+def test_after_an_interrupt_the_mentor_begins_no_further_group(tmp_path):
+    class Interrupts(tiny.Recorder):
+        def _generate_and_score_completions(self, inputs):
+            if self.batches:
+                raise KeyboardInterrupt
+            return super()._generate_and_score_completions(inputs)
+
+    gate = threading.Event()
+
+    def hang(role, messages):
+        gate.wait(300)
+        return REPLIES[role]
+
+    backend = ScriptedBackend(hang)
+    trainer = tiny.trainer(
+        tmp_path,
+        reward=Rewards(),
+        data=tiny.dataset(8, hard=lambda i: i in (1, 3)),
+        cls=Interrupts,
+        mentor_schedule="ahead",
+        max_steps=2,
+        mentor=Mentor(backend, max_concurrency=1, deadline=600),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    gate.set()
+    end = time.monotonic() + 60
+    while trainer.schedule.queue.state()[0]["lesson"] is None:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    time.sleep(0.1)
+    assert len({str(request.messages[-1]) for request in backend.requests if request.role is Role.ATTRIBUTION}) == 1
+
+
+def test_a_checkpoint_of_another_strategy_gives_its_groups_and_not_its_lessons(tmp_path):
+    options = {"save_strategy": "steps", "save_steps": 1}
+    run(tmp_path, steps=1, hinted_calls=(), **options)
+    reward = Rewards(hinted_calls=(1,))
+    resumed = tiny.trainer(
+        tmp_path,
+        reward=reward,
+        data=tiny.dataset(8, hard=lambda i: i in (1, 3, 4, 6)),
+        cls=WaitsForRestored,
+        mentor_schedule="ahead",
+        mentor_strategy="resample",
+        max_steps=2,
+        **options,
+    )
+    resumed.train(resume_from_checkpoint=True)
+    assert reward.calls[1]["answer"] == ["answer-1"] * 4 + ["answer-3"] * 4
+    assert [record.guidance for record in read_journal(tmp_path) if record.strategy == "resample"] == [None, None]
+
+
+def test_a_queue_smaller_than_a_batch_is_warned_about(tmp_path, caplog):
+    tiny.trainer(tmp_path / "a", mentor_schedule="ahead", mentor_queue_size=4)
+    assert "mentor_queue_size" not in caplog.text
+    tiny.trainer(tmp_path / "b", mentor_schedule="ahead", mentor_queue_size=3)
+    assert "Set mentor_queue_size to 4 or more" in caplog.text
 
 
 def test_the_deadline_of_a_mentor_that_nobody_waits_for_may_exceed_ddp_timeout(tmp_path):

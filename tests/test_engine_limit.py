@@ -17,6 +17,8 @@ ANSWERS = {
     "says": (200, {"data": [{"id": "policy", "max_model_len": 2048}]}),
     "says nothing": (200, {"data": [{"id": "policy"}]}),
     "does not know the question": (404, {"detail": "Not Found"}),
+    "says nonsense": (200, {"data": []}),
+    "says a word": (200, {"data": [{"max_model_len": "long"}]}),
 }
 
 
@@ -43,9 +45,9 @@ class Session:
     """The one method of an HTTP session that is used."""
 
     @staticmethod
-    def get(url: str) -> SimpleNamespace:
+    def get(url: str, timeout: float) -> SimpleNamespace:
         try:
-            with urllib.request.urlopen(url, timeout=60) as response:
+            with urllib.request.urlopen(url, timeout=timeout) as response:
                 body = response.read()
             return SimpleNamespace(status_code=200, json=lambda: json.loads(body))
         except urllib.error.HTTPError as error:
@@ -72,7 +74,9 @@ def test_the_lower_of_setting_and_server_counts(server, length, limit):
     assert engine_limit(trainer(server, length=length)) == limit
 
 
-@pytest.mark.parametrize("server", ["says nothing", "does not know the question"], indirect=True)
+@pytest.mark.parametrize(
+    "server", ["says nothing", "does not know the question", "says nonsense", "says a word"], indirect=True
+)
 def test_a_server_that_does_not_say_is_warned_about_where_no_setting_says_either(server, caplog):
     assert engine_limit(trainer(server, length=None)) is None
     assert "Set vllm_max_model_length" in caplog.text

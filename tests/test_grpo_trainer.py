@@ -17,7 +17,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from trl_mentor import Mentor, MentorGRPOTrainer, ScriptedBackend, read_journal
 from trl_mentor.errors import ConfigError
-from trl_mentor.records import HintOrigin, Reply, RerollOutcome, Role, Usage
+from trl_mentor.records import HintOrigin, Lesson, Reply, RerollOutcome, Role, Usage
 from trl_mentor.strategies.resample import ResampleStrategy
 
 HARD = [row for row in range(16) if row // 4 in (1, 3)]
@@ -549,6 +549,21 @@ def test_a_hint_that_makes_the_prompt_too_long_is_shortened_by_whole_sentences(t
     assert all("w33" not in prompt for prompt in prompts)
     assert all(prompt.endswith("w1 w1") for prompt in prompts[4:8])
     assert trainer.state.log_history[0]["mentor/shortened"] == 2.0
+
+
+def test_a_strategy_that_never_gets_shorter_or_prepares_no_prompt_costs_its_groups(tmp_path):
+    class SameAgain(ResampleStrategy):
+        name = "same"
+
+        def prepare(self, groups):
+            return [Lesson(prompt=" ".join(["w30"] * 200)), Lesson(prompt="")]
+
+        def shorten(self, group, lesson):
+            return lesson
+
+    trainer = tiny.trained(tmp_path, strategy=SameAgain(), reward=tiny.HardRowsFail(rerolls=False))
+    assert [record.outcome for record in read_journal(tmp_path)] == [RerollOutcome.SKIPPED] * 2
+    assert trainer.mentor_totals.skipped == 2
 
 
 def test_a_strategy_that_lacks_a_method_is_refused_at_construction(tmp_path):

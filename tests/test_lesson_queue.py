@@ -111,19 +111,19 @@ def test_a_mentor_slower_than_collapse_still_finishes_lessons():
 def test_a_full_queue_drops_the_oldest_and_says_so():
     queue = LessonQueue(write, size=2)
     dropped = queue.hand_over([assignment(i) for i in range(5)])
-    assert numbers(dropped) == [0, 1, 2]
+    assert numbers(dropped) == [1, 2, 3]  # the one worker is at work on group 0
     assert all(item.lesson.prompt is None for item in dropped)
     assert dropped[0].lesson.guidance.origin is HintOrigin.DROPPED
     assert "mentor_queue_size" in dropped[0].lesson.guidance.reason
-    assert numbers(finished(queue, 2)) == [3, 4]
+    assert numbers(finished(queue, 2)) == [0, 4]
 
 
 def test_a_lesson_that_is_written_is_never_dropped():
     queue = LessonQueue(write, size=1)
     queue.hand_over([assignment(0)])
     until(lambda: queue.state()[0]["lesson"])
-    assert numbers(queue.hand_over([assignment(1)])) == [1]
-    assert numbers(finished(queue, 1)) == [0]
+    assert numbers(queue.hand_over([assignment(1), assignment(2)])) == [2]
+    assert numbers(finished(queue, 2)) == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -196,3 +196,58 @@ def test_a_checkpoint_of_nonsense_costs_its_lessons_and_nothing_else(caplog):
     queue.restore([{}, "text", None, good, {"assignment": 3, "lesson": 4}])
     assert len(queue) == 0
     assert caplog.text.count("cannot be read") == 5
+
+
+def test_idle_workers_get_their_groups_before_any_is_dropped():
+    queue = LessonQueue(write, size=2, workers=4)
+    assert numbers(queue.hand_over([assignment(i) for i in range(4)])) == []
+    assert sorted(numbers(finished(queue, 4))) == [0, 1, 2, 3]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_is_ended_costs_its_group_and_no_other():
+    def leave(groups):
+        if groups[0].index == 0:
+            raise SystemExit
+        return write(groups)
+
+    queue = LessonQueue(leave, size=8, workers=1)
+    queue.hand_over([assignment(0)])
+    (item,) = finished(queue, 1)
+    assert "was ended" in item.lesson.guidance.reason
+    queue.hand_over([assignment(1), assignment(2)])
+    assert numbers(finished(queue, 2)) == [1, 2]
+
+
+def test_threads_that_hang_from_an_earlier_run_hold_no_place_in_the_next():
+    gate = threading.Event()
+
+    def first_hangs(groups):
+        if groups[0].index == 0:
+            gate.wait(60)
+        return write(groups)
+
+    queue = LessonQueue(first_hangs, size=8, workers=1)
+    queue.hand_over([assignment(0)])
+    queue.restore([])
+    queue.hand_over([assignment(1)])
+    assert numbers(finished(queue, 1)) == [1]
+    gate.set()
+    assert queue.next_finished() is None
+
+
+def test_groups_of_another_strategy_are_queued_without_their_lessons():
+    queue = LessonQueue(write, size=8)
+    queue.hand_over([assignment(0)])
+    until(lambda: queue.state()[0]["lesson"])
+    other = LessonQueue(lambda groups: [Lesson(prompt="of the other")], size=8)
+    other.restore(queue.state(), with_lessons=False)
+    (item,) = finished(other, 1)
+    assert item.lesson.prompt == "of the other"
+
+
+@pytest.mark.parametrize("saved", [None, 5, "text", {}])
+def test_a_checkpoint_without_a_list_of_lessons_queues_none(saved):
+    queue = LessonQueue(write, size=8)
+    queue.restore(saved)
+    assert len(queue) == 0

@@ -48,9 +48,9 @@ ALARMS = (
         whole=lambda seen: seen.handed_over,
         above=0.3,
         window=32,
-        advice="{share} of the collapsed groups left the queue before the mentor came to them: groups collapse faster "
-        "than lessons are written. Raise mentor_max_concurrency or add mentor replicas; mentor_queue_size helps with "
-        "bursts alone.",
+        advice="{share} of the collapsed groups left the full queue before the mentor came to them. Set "
+        "mentor_queue_size to at least the groups of a generation batch; if that does not help, groups collapse "
+        "faster than lessons are written: raise mentor_max_concurrency or add mentor replicas.",
     ),
     Alarm(
         part=lambda seen: seen.fallback,

@@ -55,8 +55,12 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
             return before
         totals = Counters() if self._trainer is None else self._trainer.mentor_totals
         queue = self._queue()
-        lessons = [] if queue is None else queue.state()
-        return {"args": {"progress": self._progress}, "attributes": {"totals": asdict(totals), "lessons": lessons}}
+        attributes = {
+            "totals": asdict(totals),
+            "lessons": [] if queue is None else queue.state(),
+            "strategy": "" if self._trainer is None else self._trainer.strategy.name,
+        }
+        return {"args": {"progress": self._progress}, "attributes": attributes}
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -72,9 +76,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         saved = state.stateful_callbacks.get(type(self).__name__)
         attributes = _attributes(saved) if saved and state.global_step > 0 else {}
         trainer.mentor_totals = _read_totals(attributes)
-        queue = self._queue()
-        if queue is not None:
-            queue.restore(attributes.get("lessons", []) if state.is_world_process_zero else [])
+        self._restore_lessons(attributes, is_main=state.is_world_process_zero)
         # A checkpoint of a run without this callback has no entry, and transformers needs one to save the next.
         state.stateful_callbacks.setdefault(type(self).__name__, self.state())
         if trainer.journal is not None:
@@ -118,10 +120,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Bring the journal to disk and close it, and ask the mentor no more; a further `train()` begins anew."""
-        queue = self._queue()
-        if queue is not None:
-            queue.pause()
+        """Bring the journal to disk and close it; a further `train()` begins anew."""
         journal = self._bound().journal
         if journal is not None:
             journal.close()
@@ -133,6 +132,18 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
                 "made and adds one by itself: do not give it to another trainer, and do not add it later"
             )
         return self._trainer
+
+    def _restore_lessons(self, attributes: Mapping[str, Any], *, is_main: bool) -> None:
+        """Take over what was queued; under another strategy its groups, which then get lessons of that one."""
+        lessons = attributes.get("lessons", []) if is_main else []
+        queue = self._queue()
+        if queue is not None:
+            queue.restore(lessons, with_lessons=attributes.get("strategy") == self._bound().strategy.name)
+        elif lessons:
+            logger.warning(
+                "The checkpoint holds %d lessons that were written ahead; this run is inline and leaves them.",
+                len(lessons),
+            )
 
     def _queue(self) -> LessonQueue | None:
         schedule = None if self._trainer is None else self._trainer.schedule
@@ -163,12 +174,12 @@ def progress_line(step: int, window: Counters, seconds: float) -> str:
 def _attributes(saved: Any) -> dict[str, Any]:
     """What `state` saved, from an entry of `TrainerState.stateful_callbacks`."""
     # transformers keeps a list, newest last, when a run had several callbacks of one class.
-    entry = saved[-1] if isinstance(saved, list) else saved
-    attributes: dict[str, Any] = entry["attributes"]
-    return attributes
+    entry = saved[-1] if isinstance(saved, list) and saved else saved
+    attributes = entry.get("attributes") if isinstance(entry, dict) else None
+    return attributes if isinstance(attributes, dict) else {}
 
 
 def _read_totals(attributes: Mapping[str, Any]) -> Counters:
     """Totals of a run; names of another version are ignored."""
-    totals = attributes.get("totals", {})
+    totals = attributes.get("totals") or {}
     return Counters(**{f.name: totals[f.name] for f in fields(Counters) if f.name in totals})

@@ -76,7 +76,10 @@ def why_incomplete(checkpoint: str | os.PathLike[str]) -> str | None:
     Reads headers, sizes and JSON, not tensors, of the files that `Trainer` reads. Files of random states may be
     missing, as they are after a change of the number of processes, but not torn.
     """
-    return next(_problems(Path(checkpoint)), None)
+    try:
+        return next(_problems(Path(checkpoint)), None)
+    except OSError as error:
+        return f"it cannot be read ({error})"
 
 
 def _newest_first(output_dir: Path) -> list[Path]:
@@ -180,6 +183,8 @@ def _is_whole(path: Path) -> bool:
             return bool(start) or path.suffix == ".distcp"  # of a rank that holds nothing
         with zipfile.ZipFile(path) as archive:
             return bool(archive.filelist)
+    except NotImplementedError:  # an archive of a later version
+        return True
     except (OSError, ValueError, TypeError, KeyError, AttributeError, struct.error, zipfile.BadZipFile):
         return False
 

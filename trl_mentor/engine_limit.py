@@ -34,8 +34,9 @@ def engine_limit(trainer: GRPOTrainer) -> int | None:
 
 def server_limit(client: Any) -> int | None:
     """What a server says about the model it serves; None from one that does not say (TRL before 1.16)."""
-    response = client.session.get(f"{client.base_url}/v1/models")
-    if response.status_code != 200:
+    try:
+        response = client.session.get(f"{client.base_url}/v1/models", timeout=10)
+        limit = response.json()["data"][0]["max_model_len"] if response.status_code == 200 else None
+    except (OSError, ValueError, LookupError, TypeError):
         return None
-    limit: int | None = response.json()["data"][0].get("max_model_len")
-    return limit
+    return limit if isinstance(limit, int) else None

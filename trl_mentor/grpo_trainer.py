@@ -31,6 +31,7 @@ from trl_mentor.guards import (
     context_length,
     refuse_images,
     refuse_multimodal,
+    warn_if_queue_is_small,
     warn_if_success_is_a_sum,
 )
 from trl_mentor.intervene import Objection, Policy, Request, intervene
@@ -39,6 +40,7 @@ from trl_mentor.mentor import Mentor
 from trl_mentor.records import HintOrigin, Lesson, Prompt, Row
 from trl_mentor.reroll import local_rows
 from trl_mentor.rows import aligned, rows_of, spliced
+from trl_mentor.schedules import Ahead
 from trl_mentor.settings import ScheduleKind
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
@@ -96,6 +98,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         if isinstance(self.strategy, MentorStrategy) and settings.mentor_schedule == ScheduleKind.INLINE:
             check_deadline(self.strategy.mentor.deadline, self.args.ddp_timeout)
         self.schedule = build_schedule(settings, strategy)
+        if isinstance(self.schedule, Ahead):
+            groups = self.args.generation_batch_size // self.num_generations
+            warn_if_queue_is_small(settings.mentor_queue_size, groups=groups)
         self.mentor_totals = Counters()
         """What happened since the run began, over all ranks; a resumed run continues it."""
         self.last_mentor_failure = ""
@@ -124,7 +129,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             if chosen is None and (saved or not auto):
                 raise nothing_to_resume(folder)
             resume_from_checkpoint = None if chosen is None else str(chosen)
-        return super().train(resume_from_checkpoint, *args, **kwargs)
+        try:
+            return super().train(resume_from_checkpoint, *args, **kwargs)
+        finally:
+            if isinstance(self.schedule, Ahead):
+                self.schedule.queue.pause()  # a mentor that works in the background costs money
 
     def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
         # `model.training` does not tell: continuous batching leaves the model in training mode when it has generated.

@@ -119,6 +119,18 @@ def warn_if_ahead_shares_a_device(settings: MentorArguments) -> None:
         )
 
 
+def warn_if_queue_is_small(size: int, *, groups: int) -> None:
+    """Say so when a generation batch may collapse to more groups than the queue of `ahead` holds."""
+    if size < groups:
+        logger.warning(
+            "mentor_queue_size is %d, but a generation batch has %d groups: of those that collapse at once, the ones "
+            "beyond the queue are dropped even while the mentor is idle. Set mentor_queue_size to %d or more.",
+            size,
+            groups,
+            groups,
+        )
+
+
 def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[str, ...]:
     """Columns in which to look for the reference answer of a data set row.
 

@@ -234,10 +234,15 @@ def _fitted(prepared: Prepared, strategy: Strategy, policy: Policy) -> Prepared:
     """The lesson, shortened if it has to be, or without a prompt if the policy cannot be re-rolled under it."""
     group, lesson = prepared.assignment.group, prepared.lesson
     while lesson.prompt is not None:
-        objection = policy.objection(lesson, group.prompt)
+        if isinstance(lesson.prompt, str | list) and lesson.prompt:
+            objection = policy.objection(lesson, group.prompt)
+        else:
+            objection = Objection(f"strategy {strategy.name!r} prepared the prompt {lesson.prompt!r:.40}")
         if objection is None:
             return Prepared(prepared.assignment, lesson)
         shorter = strategy.shorten(group, lesson) if objection.too_long else None
+        if shorter is not None and len(str(shorter.prompt)) >= len(str(lesson.prompt)):
+            shorter = None  # a strategy that gets nowhere
         guidance = lesson.guidance and lesson.guidance.without_hint(objection.reason)
         lesson = Lesson(prompt=None, guidance=guidance) if shorter is None else shorter
     return Prepared(prepared.assignment, lesson)

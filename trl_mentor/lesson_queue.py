@@ -21,6 +21,8 @@ class _Entry:
     assignment: Assignment
     lesson: Lesson | None = None
     started: bool = False
+    storable: bool | None = None
+    """Whether JSON can hold the data set row; None before anybody asked."""
 
 
 class LessonQueue:
@@ -38,7 +40,7 @@ class LessonQueue:
         self._size = size
         self._workers = workers
         self._entries: list[_Entry] = []
-        self._threads = 0
+        self._busy: set[threading.Thread] = set()
         self._paused = False
         self._warned = False
         self._lock = threading.Lock()
@@ -51,9 +53,9 @@ class LessonQueue:
         with self._lock:
             self._paused = False
             self._entries += map(_Entry, assignments)
+            self._start_threads()
             left = self._idle()[: max(len(self._entries) - self._size, 0)]
             self._entries = [entry for entry in self._entries if entry not in left]
-            self._start_threads()
         reason = f"more than {self._size} groups waited for a lesson or a place (mentor_queue_size)"
         lesson = Lesson(prompt=None, guidance=Guidance(None, HintOrigin.DROPPED, reason=reason))
         return [Prepared(entry.assignment, lesson) for entry in left]
@@ -75,61 +77,88 @@ class LessonQueue:
     def state(self) -> list[dict[str, Any]]:
         """What is queued, as plain JSON. A group whose data set row is not plain JSON is left out and logged once."""
         with self._lock:
-            entries = [(entry.assignment, entry.lesson) for entry in self._entries]
-        kept = [{"assignment": plain_json(a), "lesson": plain_json(lesson)} for a, lesson in entries if _is_plain(a)]
+            entries = [(entry, entry.lesson) for entry in self._entries]
+        kept = [
+            {"assignment": plain_json(entry.assignment), "lesson": plain_json(lesson)}
+            for entry, lesson in entries
+            if _is_storable(entry)
+        ]
         if len(kept) < len(entries) and not self._warned:
             self._warned = True
             logger.warning(
                 "%d of %d queued lessons are not kept in the checkpoint: their data set rows hold values that JSON "
-                "cannot (dates, bytes, tensors); training is not affected",
+                "cannot (dates, bytes, NaN); training is not affected",
                 len(entries) - len(kept),
                 len(entries),
             )
         return kept
 
-    def restore(self, saved: Sequence[Any]) -> None:
-        """Queue what `state` returned instead of what is queued, and go on; entries that cannot be read are logged."""
+    def restore(self, saved: Any, *, with_lessons: bool = True) -> None:
+        """Queue what `state` returned instead of what is queued, and go on; entries that cannot be read are logged.
+
+        Without their lessons, the groups get new ones.
+        """
         entries = []
-        for item in saved:
+        for item in saved if isinstance(saved, list) else ():
             try:
-                entries.append(
-                    _Entry(from_plain(Assignment, item["assignment"]), from_plain(Lesson | None, item["lesson"]))
-                )
+                assignment = from_plain(Assignment, item["assignment"])
+                entries.append(_Entry(assignment, from_plain(Lesson | None, item["lesson"]) if with_lessons else None))
             except (KeyError, TypeError, ValueError) as error:
                 logger.warning("a lesson of the checkpoint cannot be read and is lost: %s", describe(error))
         with self._lock:
             self._paused = False
             self._entries = entries  # more than the size, if it was lowered, leave with the next hand-over
+            self._busy = set()  # threads of an earlier run end by themselves and hold no place in this one
             self._start_threads()
 
     def _start_threads(self) -> None:
-        for entry in self._idle()[: self._workers - self._threads]:
+        for entry in self._idle()[: self._workers - len(self._busy)]:
             thread = threading.Thread(target=self._work, args=(entry,), name="trl-mentor-ahead", daemon=True)
             if isinstance(outcome_of(thread.start), Exception):
                 return  # no thread to be had now; the next hand-over tries again
             entry.started = True
-            self._threads += 1
+            self._busy.add(thread)
 
     def _idle(self) -> list[_Entry]:
         """What waits for its turn, oldest first."""
         return [entry for entry in self._entries if not entry.started and entry.lesson is None]
 
     def _work(self, entry: _Entry | None) -> None:
-        while entry is not None:
-            outcome = outcome_of(lambda group=entry.assignment.group: self._prepare([group])[0])  # type: ignore[misc]
-            if not isinstance(outcome, Lesson):
-                outcome = Lesson(prompt=None, guidance=Guidance(None, HintOrigin.FAILED, reason=describe(outcome)))
-            with self._lock:
-                entry.lesson = outcome
-                entry = None if self._paused else next(iter(self._idle()), None)
-                if entry is None:
-                    self._threads -= 1
-                else:
-                    entry.started = True
+        try:
+            while entry is not None:
+                entry = self._finish(entry, self._lesson(entry.assignment.group))
+        finally:  # with an entry in hand if something like SystemExit ends the thread
+            if entry is not None:
+                self._finish(entry, _failed("the thread that worked on it was ended"), ends=True)
+
+    def _lesson(self, group: CollapsedGroup) -> Lesson:
+        lessons = outcome_of(lambda: self._prepare([group]))
+        if isinstance(lessons, Exception):
+            return _failed(describe(lessons))
+        if not isinstance(lessons, list) or len(lessons) != 1 or not isinstance(lessons[0], Lesson):
+            return _failed("the strategy's prepare did not return a list of one Lesson for one group")
+        return lessons[0]
+
+    def _finish(self, entry: _Entry, lesson: Lesson, *, ends: bool = False) -> _Entry | None:
+        """Keep a lesson; returns what this thread is to do next, or None if it is to end."""
+        with self._lock:
+            entry.lesson = lesson
+            goes_on = threading.current_thread() in self._busy and not (self._paused or ends)
+            following = next(iter(self._idle()), None) if goes_on else None
+            if following is None:
+                self._busy.discard(threading.current_thread())
+            else:
+                following.started = True
+            return following
 
 
-def _is_plain(assignment: Assignment) -> bool:
+def _failed(reason: str) -> Lesson:
+    return Lesson(prompt=None, guidance=Guidance(None, HintOrigin.FAILED, reason=reason))
+
+
+def _is_storable(entry: _Entry) -> bool:
     """Whether the data set row comes back from JSON as it is."""
-    example = dict(assignment.example)
-    back = outcome_of(lambda: json.loads(json.dumps(example, allow_nan=False)))
-    return bool(back == example)
+    if entry.storable is None:
+        example = dict(entry.assignment.example)
+        entry.storable = bool(outcome_of(lambda: json.loads(json.dumps(example, allow_nan=False))) == example)
+    return entry.storable

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from trl_mentor.errors import ConfigError
 from trl_mentor.settings import ScheduleKind
 
+_MOST_GROUPS = 100_000
 _ABOVE_ZERO = (
     "policy_tokens_per_second",
     "mentor_tokens_per_second",
@@ -90,6 +91,8 @@ class PlanInputs:
                 raise ConfigError(f"{name} must be a {'whole ' * whole}number of at least 0, got {value!r}")
             if value == 0 and (item.type == "int" or name in _ABOVE_ZERO):
                 raise ConfigError(f"{name} must be above 0, got {value!r}")
+        if self.groups > _MOST_GROUPS:
+            raise ConfigError(f"groups is {self.groups}, more than the {_MOST_GROUPS} that can be planned for")
         if self.collapse_share > 1:
             raise ConfigError(f"collapse_share is a share from 0 to 1, got {self.collapse_share!r}")
         if self.collapsed_groups is not None and self.collapsed_groups > self.groups:

@@ -80,14 +80,20 @@ class Ahead:
 
 
 def _of_these_columns(prepared: Prepared, current: Assignment) -> Prepared:
-    """The lesson, without its prompt if its row has other columns than the data set has now, as after a resume."""
-    if prepared.assignment.example.keys() == current.example.keys():
+    """The lesson, without its prompt if its row is of another shape than the data set's now, as after a resume."""
+    if _shape(prepared.assignment) == _shape(current):
         return prepared
     lesson = prepared.lesson
-    reason = "the data set has other columns now, so that its reward functions cannot score the lesson's row"
+    reason = (
+        "the data set has other columns or prompts now, so that its reward functions cannot score the lesson's row"
+    )
     return Prepared(
         prepared.assignment, Lesson(None, guidance=lesson.guidance and lesson.guidance.without_hint(reason))
     )
+
+
+def _shape(assignment: Assignment) -> tuple[frozenset[str], type]:
+    return frozenset(assignment.example), type(assignment.example["prompt"])
 
 
 def _usable(prepared: Prepared) -> bool:

@@ -69,6 +69,8 @@ def main(argv: list[str]) -> int:
     given = given_inputs(args)
     run: dict[str, Any] = {}
     if args.from_run is not None:
+        if args.run_ranks is not None and args.run_ranks < 1:
+            raise ConfigError(f"--run-ranks must be at least 1, got {args.run_ranks}")
         rate = given.get("policy_tokens_per_second")
         run = read_run(args.from_run, ranks=args.run_ranks, policy_tokens_per_second=rate)
     inputs = merge(run, given)

@@ -31,6 +31,20 @@ def read_run(run: Path, *, ranks: int | None = None, policy_tokens_per_second: f
     """
     records = read_journal(run)
     state_file, state = newest_state(run)
+    try:
+        return _figures(records, state_file, state, ranks, policy_tokens_per_second)
+    except (AttributeError, LookupError, TypeError, ValueError, ZeroDivisionError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(
+            f"{state_file} is not what a MentorGRPOTrainer of this version writes ({type(error).__name__}: {error}); "
+            "give every figure as a flag"
+        ) from error
+
+
+def _figures(
+    records: Sequence[Intervention], state_file: Path, state: dict[str, Any], ranks: int | None, rate: float | None
+) -> dict[str, Any]:
     totals = _totals(state, state_file)
     ranks = _ranks(state_file.parent) if ranks is None else ranks
     found = _mentor_figures([item.guidance for item in records if item.guidance is not None and item.guidance.calls])
@@ -47,7 +61,7 @@ def read_run(run: Path, *, ranks: int | None = None, policy_tokens_per_second: f
     if lengths and found["num_generations"]:
         found["completion_tokens"] = fmean(lengths)
         steps_per_batch = max(state.get("global_step", batches) / batches, 1.0)
-        found |= _policy_figures(log[1:] or log, found, steps_per_batch, policy_tokens_per_second)
+        found |= _policy_figures(log[1:] or log, found, steps_per_batch, rate)
     return {name: value for name, value in found.items() if value is not None}
 
 
