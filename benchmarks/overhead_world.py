@@ -112,6 +112,30 @@ class Mentored(Counted, MentorGRPOTrainer):
     """The shipped trainer."""
 
 
+class Switched(Mentored):
+    """The shipped trainer, which takes its steps as TRL's own trainer does while `plain` is set.
+
+    Two trainers of one kind differ by some percent for as long as they live, by where their memory lies; this one
+    compares with itself.
+    """
+
+    plain = False
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        if not self.plain:
+            return super()._generate_and_score_completions(inputs)
+        self.first_rolls += len(inputs)
+        return GRPOTrainer._generate_and_score_completions(self, inputs)
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        return GRPOTrainer._generate(self, prompts) if self.plain else super()._generate(prompts)
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
+        if self.plain:
+            return GRPOTrainer._calculate_rewards(self, *args, **kwargs)
+        return super()._calculate_rewards(*args, **kwargs)
+
+
 def scripted_mentor(pause: Callable[[], None] = lambda: None) -> Mentor:
     """A mentor that needs a chain of three calls for each group, with a `pause` in each."""
     replies = {Role.ATTRIBUTION: "- confuses w1 with w2", Role.GENERATION: HINT, Role.JUDGMENT: "VERDICT: HIGH"}
