@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,9 @@ class TimedBackend:
         self._lock = threading.Lock()
         self._slots = Slots(setup.slots)
 
-    def chat(self, messages: Sequence[Message], *, role: Role, timeout: float) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], *, role: Role, timeout: float, schema: Mapping[str, Any] | None = None
+    ) -> Reply:
         """The reply of a role; raises `BackendError` after `timeout` seconds."""
         ends = time.monotonic() + timeout
         with self._lock:

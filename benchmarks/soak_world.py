@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tiny
@@ -28,7 +28,9 @@ class UnreliableMentor:
         self._dice = random.Random(seed)
         self._lock = threading.Lock()
 
-    def chat(self, messages: Sequence[Message], *, role: Role, timeout: float) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], *, role: Role, timeout: float, schema: Mapping[str, Any] | None = None
+    ) -> Reply:
         with self._lock:
             mood, delay = self._dice.random(), self._dice.uniform(0.0, 0.02)
         good = GOOD.get(role, "VERDICT: HIGH\nCRITIQUE: fine")

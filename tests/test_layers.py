@@ -39,6 +39,7 @@ LAYERS = {
     "backends": 2,
     "templating": 2,
     "agents": 3,
+    "calls": 4,
     "factory": 4,
     "lesson_queue": 4,
     "mentor": 4,

@@ -56,7 +56,7 @@ class HungBackend:
         self.returned = 0
         self.hangs = hangs
 
-    def chat(self, messages, *, role, timeout):
+    def chat(self, messages, *, role, timeout, schema=None):
         self.asked += 1
         if self.hangs(messages[-1]["content"]):
             self.release.wait(30)
@@ -290,7 +290,7 @@ def test_a_hint_whose_judge_cannot_be_reached_is_not_used():
 @pytest.mark.parametrize("reply", [None, "a bare string", 7, Reply(None)])
 def test_a_backend_that_returns_no_proper_reply_does_no_harm(reply):
     class Careless:
-        def chat(self, messages, *, role, timeout):
+        def chat(self, messages, *, role, timeout, schema=None):
             return reply
 
     (guidance,) = Mentor(Careless()).guide([GROUP])
@@ -423,7 +423,7 @@ def test_each_call_gets_the_smaller_of_its_own_timeout_and_the_time_left():
     seen = []
 
     class Recording:
-        def chat(self, messages, *, role, timeout):
+        def chat(self, messages, *, role, timeout, schema=None):
             seen.append(timeout)
             time.sleep(0.05)
             return Reply(GOOD[role])
@@ -522,7 +522,7 @@ from trl_mentor.mentor import Mentor
 from trl_mentor.records import CollapsedGroup
 
 class Hung:
-    def chat(self, messages, *, role, timeout):
+    def chat(self, messages, *, role, timeout, schema=None):
         threading.Event().wait()
 
 print(Mentor(Hung(), deadline=0.2).guide([CollapsedGroup("q", ())])[0].origin)
@@ -534,7 +534,7 @@ from trl_mentor.mentor import Mentor
 from trl_mentor.records import CollapsedGroup
 
 class Hung:
-    def chat(self, messages, *, role, timeout):
+    def chat(self, messages, *, role, timeout, schema=None):
         threading.Event().wait()
 
 signal.signal(signal.SIGINT, signal.default_int_handler)

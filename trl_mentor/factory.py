@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from trl_mentor.backends.base import Backend
 from trl_mentor.errors import BackendError, ConfigError
@@ -119,5 +120,7 @@ def build_backend(settings: MentorArguments, *, is_main: bool = True, device: st
 class _OnMainOnly:
     """Stands in, on the other ranks, for a local model that only the main process holds."""
 
-    def chat(self, messages: Sequence[Message], *, role: Role, timeout: float) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], *, role: Role, timeout: float, schema: Mapping[str, Any] | None = None
+    ) -> Reply:
         raise BackendError("the local mentor is held by the main process only")

@@ -31,6 +31,25 @@ class GroupState(StrEnum):
     UNSCORABLE = "unscorable"  # no completion could be scored
 
 
+class Cause(StrEnum):
+    """Why every scorable attempt of a group failed, decided before a mentor is asked; the values are disjoint."""
+
+    CUT_OFF = "cut_off"  # every completion ran into the length limit
+    FORMAT = "format"  # the verifier found no answer to judge, or no completion keeps to the form asked for
+    DUPLICATES = "duplicates"  # all completions are the same, word for word
+    UNSCORABLE = "unscorable"  # the success reward is None for every completion
+    VERIFIER_ERROR = "verifier_error"  # a reward function raised an exception or reported one
+    KNOWLEDGE = "knowledge"  # none of these: there is something to learn
+
+
+class Route(StrEnum):
+    """What is done about a cause."""
+
+    MENTOR = "mentor"  # diagnosis, hint and review
+    FORMAT_HINT = "format_hint"  # a fixed hint about the form of the answer; no call to the mentor
+    SKIP = "skip"  # nothing, and a warning that says what to change
+
+
 class Role(StrEnum):
     """The four agents of section 3.2 of the paper."""
 
@@ -61,6 +80,8 @@ class HintOrigin(StrEnum):
 
     ACCEPTED = "accepted"  # a draft was judged HIGH
     FALLBACK = "fallback"  # no draft was accepted: the fixed safe hint
+    FORMAT = "format"  # the fixed hint about the form of the answer; the mentor was not asked
+    NOT_ASKED = "not_asked"  # no hint: the cause is not one for a hint, a budget is spent, or mentoring is paused
     FAILED = "failed"  # no hint: the mentor could not be asked or was too slow, or the policy cannot take the hint
     DROPPED = "dropped"  # no hint: the group left the full queue of the `ahead` schedule before its turn
 
@@ -83,6 +104,10 @@ class Usage:
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0
+    """Those of the prompt that the endpoint had computed before (prefix caching)."""
+    thinking_tokens: int = 0
+    """Those of the completion that were thinking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +118,8 @@ class Reply:
     usage: Usage = Usage()
     truncated: bool = False
     """True when the endpoint stopped at its token limit."""
+    thinking: str = ""
+    """The model's thinking where the endpoint returns it apart from the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +131,8 @@ class Attempt:
     """The success reward; None if the completion could not be scored."""
     truncated: bool = False
     """True when the completion ran into `max_completion_length` and ended there."""
+    feedback: str | None = None
+    """What the verifier reported beyond the reward, such as the tests that failed; shown to attribution alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +146,8 @@ class CollapsedGroup:
     """The prompt as the dataset holds it; `question` is what the mentor reads of it."""
     index: int = 0
     """Position of the group in the generation batch. Groups are keyed by position, never by text."""
+    cause: Cause = Cause.KNOWLEDGE
+    """Why it collapsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +179,12 @@ class Call:
     seconds: float
     usage: Usage = Usage()
     error: str | None = None
+    thinking_chars: int = 0
+    """Characters of thinking that came with the reply and were taken out."""
+    replayed: bool = False
+    """True when the reply came from the cache on disk: no request was made and no tokens were spent."""
+    endpoint: str | None = None
+    """Which of several endpoints answered or failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +192,7 @@ class Guidance:
     """Everything the mentor did for one collapsed group (section 3.2 of the paper)."""
 
     hint: str | None
-    """The hint to use (the paper's h*); None when `origin` is FAILED or DROPPED."""
+    """The hint to use (the paper's h*); None when `origin` is FAILED, NOT_ASKED or DROPPED."""
     origin: HintOrigin
     diagnosis: tuple[str, ...] = ()
     """Keywords of the attribution agent (the paper's K_i)."""

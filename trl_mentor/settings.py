@@ -18,7 +18,10 @@ _COUNTS = (
     "mentor_max_concurrency",
     "mentor_attempt_budget",
     "mentor_queue_size",
+    "mentor_pause_after",
 )
+
+_OBJECTS = ("mentor_extra_body", "mentor_thinking", "mentor_routes", "mentor_budget", "mentor_prices")
 
 
 class BackendKind(StrEnum):
@@ -26,6 +29,14 @@ class BackendKind(StrEnum):
 
     OPENAI = "openai"
     TRANSFORMERS = "transformers"
+    VLLM = "vllm"
+
+
+class RewardErrors(StrEnum):
+    """What an exception in a reward function does."""
+
+    RAISE = "raise"
+    UNSCORABLE = "unscorable"
 
 
 class ScheduleKind(StrEnum):
@@ -69,16 +80,20 @@ class MentorArguments:
     mentor_backend: str = field(
         default="openai",
         metadata={
-            "help": "Where the mentor runs: `openai` (any OpenAI-compatible endpoint) or `transformers` (a local "
-            "model in the main process)."
+            "help": "Where the mentor runs: `openai` (any OpenAI-compatible endpoint), `transformers` or `vllm` (a "
+            "local model in the main process)."
         },
     )
     mentor_model: str | None = field(
         default=None,
-        metadata={"help": "Name of the mentor model at the endpoint, or its id or path for `transformers`."},
+        metadata={"help": "Name of the mentor model at the endpoint, or its id or path for a local one."},
     )
     mentor_base_url: str | None = field(
-        default=None, metadata={"help": "URL of the endpoint, for example http://localhost:8000/v1."}
+        default=None,
+        metadata={
+            "help": "URL of the endpoint, for example http://localhost:8000/v1; several, separated by commas, share "
+            "the work and stand in for each other."
+        },
     )
     mentor_api_key_env: str | None = field(
         default=None,
@@ -96,11 +111,27 @@ class MentorArguments:
             '\'{"chat_template_kwargs": {"enable_thinking": false}}\'.'
         },
     )
+    mentor_thinking: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={
+            "help": "JSON object that turns thinking on or off by role, for example "
+            '\'{"judgment": true, "generation": false}\', through `enable_thinking` of the chat template. Default: as '
+            "the endpoint does."
+        },
+    )
     mentor_domain: str = field(
-        default="math", metadata={"help": "Set of prompt templates: `math`, `code`, or one from mentor_templates_dir."}
+        default="math",
+        metadata={"help": "Templates and leak rules: `math`, `code`, `general`, or one from mentor_templates_dir."},
     )
     mentor_templates_dir: str | None = field(
         default=None, metadata={"help": "Directory whose <domain>/<role>.jinja files replace the package's own."}
+    )
+    mentor_leak_rule: str | None = field(
+        default=None,
+        metadata={
+            "help": "Dotted path of a function that refuses hints by a rule of your own, beside those of the domain; "
+            "see docs/domains.md."
+        },
     )
     mentor_max_retry: int = field(
         default=2, metadata={"help": "Full hint attempts before the fallback hint (the paper's Max Retry)."}
@@ -127,6 +158,27 @@ class MentorArguments:
     mentor_success_threshold: float = field(
         default=0.0, metadata={"help": "A completion fails if its success reward is not above this."}
     )
+    mentor_format_rewards: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Names of the reward functions that pay for form. Default: those with `format` in their name that "
+            "are not success rewards."
+        },
+    )
+    mentor_reward_errors: str = field(
+        default="raise",
+        metadata={
+            "help": "What an exception in a reward function does: `raise` (it ends the run, as in TRL) or "
+            "`unscorable` (the completions that it was to score on this process count as not scored, with a warning)."
+        },
+    )
+    mentor_routes: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={
+            "help": "JSON object that overrides what is done about a cause of collapse: `mentor`, `format_hint` or "
+            '`skip`, for example \'{"duplicates": "mentor"}\'. Causes: cut_off, format, duplicates, knowledge.'
+        },
+    )
     mentor_answer_column: str | None = field(
         default=None,
         metadata={
@@ -146,15 +198,46 @@ class MentorArguments:
             "hint by then are left as they are. Must be below ddp_timeout unless `ahead`."
         },
     )
+    mentor_pause_after: int = field(
+        default=5,
+        metadata={"help": "Failed calls in a row after which an endpoint is left alone for mentor_pause_seconds."},
+    )
+    mentor_pause_seconds: float = field(
+        default=30.0,
+        metadata={"help": "Seconds before an endpoint that is left alone is tried again; doubles, up to 16 times."},
+    )
+    mentor_budget: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={
+            "help": "JSON object of limits after which training goes on without hints: batch_calls, batch_tokens, "
+            "batch_cost, run_calls, run_tokens, run_cost. Costs need mentor_prices."
+        },
+    )
+    mentor_prices: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={
+            "help": "JSON object of prices per million tokens in a currency of your choice: prompt, completion and, "
+            "if they are cheaper, cached."
+        },
+    )
+    mentor_cache_dir: str | None = field(
+        default=None,
+        metadata={
+            "help": "Directory of the mentor's replies on disk, from which a run that is repeated or resumed takes "
+            "them without a call. Default: mentor/cache in output_dir; `none` for no cache."
+        },
+    )
 
     def __post_init__(self) -> None:
-        self.mentor_extra_body = json_object("mentor_extra_body", self.mentor_extra_body)
+        for name in _OBJECTS:
+            setattr(self, name, json_object(name, getattr(self, name)))
         self._check_choice("mentor_strategy", StrategyKind)
         self._check_choice("mentor_schedule", ScheduleKind)
         self._check_choice("mentor_backend", BackendKind)
+        self._check_choice("mentor_reward_errors", RewardErrors)
         for name in _COUNTS:
             self._check_positive(name, int)
-        for name in ("mentor_call_timeout", "mentor_deadline"):
+        for name in ("mentor_call_timeout", "mentor_deadline", "mentor_pause_seconds"):
             self._check_positive(name, float)
         if not _is_number(self.mentor_success_threshold):
             raise ConfigError(f"mentor_success_threshold must be a number, got {self.mentor_success_threshold!r}")

@@ -10,20 +10,18 @@ from typing import TypeVar
 
 from trl_mentor.agents import ATTRIBUTION, GENERATION, JUDGMENT, REPAIR, Agent
 from trl_mentor.backends.base import Backend
+from trl_mentor.calls import Caller
 from trl_mentor.errors import BackendError, ReplyError
 from trl_mentor.hint_rules import HintLimits, check_hint, gives_away
 from trl_mentor.mentor_pool import Clock, describe, outcome_of
 from trl_mentor.packing import pack_attempts
 from trl_mentor.records import (
-    Call,
     CollapsedGroup,
     Draft,
     Guidance,
     HintOrigin,
     Quality,
-    Reply,
     Role,
-    Usage,
     Verdict,
     VerdictSource,
 )
@@ -70,9 +68,8 @@ class Tutorial:
         self.attempts: tuple[str, ...] = ()
         self.diagnosis: tuple[str, ...] = ()
         self.drafts: list[Draft] = []
-        self.calls: list[Call] = []
+        self.caller = Caller(plan.backend, clock, call_timeout=plan.call_timeout)
         self.started: float | None = None
-        self.asking: tuple[Role, float] | None = None
 
     def run(self) -> Guidance:
         self.started = time.monotonic()
@@ -97,15 +94,12 @@ class Tutorial:
 
     def failed(self, reason: str) -> Guidance:
         """No hint, with what was done so far."""
-        asking = self.asking  # read once: the thread may finish its call meanwhile
-        if asking is not None:
-            role, since = asking
-            self.calls.append(Call(role, time.monotonic() - since, error=f"abandoned: {reason}"))
+        self.caller.abandoned(reason)
         return self._guidance(None, HintOrigin.FAILED, reason)
 
     def _guidance(self, hint: str | None, origin: HintOrigin, reason: str = "") -> Guidance:
         seconds = time.monotonic() - self.started if self.started else 0.0
-        return Guidance(hint, origin, self.diagnosis, tuple(self.drafts), tuple(self.calls), seconds, reason)
+        return Guidance(hint, origin, self.diagnosis, tuple(self.drafts), tuple(self.caller.calls), seconds, reason)
 
     def _attempt(self, attempt: int) -> tuple[str, Verdict]:
         """One draft with its reviews and repairs: the last text and its verdict, so never a text without one."""
@@ -152,10 +146,7 @@ class Tutorial:
             return _UNREADABLE
 
     def _ask(self, agent: Agent[T], *, draft: str = "", critique: str = "") -> T:
-        """One call, recorded. Raises `BackendError` if there is no reply, `ReplyError` if it cannot be read."""
-        left = self.clock.left()
-        if left <= 0:
-            raise BackendError("the deadline passed")
+        """What the agent says. Raises `BackendError` if there is no reply, `ReplyError` if it cannot be read."""
         plan, group, role = self.plan, self.group, agent.role
         slots: Mapping[str, Slot] = {
             "question": group.question,
@@ -165,24 +156,13 @@ class Tutorial:
             "draft": draft,
             "critique": critique,
         }
-        timeout = min(plan.call_timeout, left)
-        since = time.monotonic()
-        self.asking = (role, since)
-        reply = outcome_of(lambda: plan.backend.chat(plan.templates.messages(role, slots), role=role, timeout=timeout))
-        seconds, self.asking = time.monotonic() - since, None
-        if not isinstance(reply, Reply):
-            error = describe(reply)
-            self.calls.append(Call(role, seconds, error=error))
-            raise BackendError(error)
+        messages = outcome_of(lambda: plan.templates.messages(role, slots))
+        if isinstance(messages, Exception):
+            raise ReplyError(describe(messages))
+        reply = self.caller.ask(role, messages, schema=None)
         result = outcome_of(lambda: agent.read(reply))
-        failed = isinstance(result, Exception)
-        self.calls.append(Call(role, seconds, _usage(reply), describe(result) if failed else None))
         if isinstance(result, Exception):
-            raise ReplyError(describe(result))
+            error = describe(result)
+            self.caller.calls[-1] = replace(self.caller.calls[-1], error=error)
+            raise ReplyError(error)
         return result
-
-
-def _usage(reply: Reply) -> Usage:
-    """The tokens that the endpoint counted, 0 for what is no count: they are a bill, not worth a training step."""
-    counts = [getattr(reply.usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
-    return Usage(*(count if type(count) is int and 0 <= count < 2**40 else 0 for count in counts))

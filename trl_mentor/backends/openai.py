@@ -89,7 +89,9 @@ class OpenAIBackend:
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), self.model, **self._settings), ()
 
-    def chat(self, messages: Sequence[Message], *, role: Role, timeout: float) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], *, role: Role, timeout: float, schema: Mapping[str, Any] | None = None
+    ) -> Reply:
         """Send one chat request; `timeout` seconds hold for all its tries together.
 
         Raises `BackendError` if the request fails or is not complete by then. A reply without content has the text

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.records import Message, Reply, Role, Usage
@@ -41,7 +42,9 @@ class ScriptedBackend:
         self._lock = threading.Lock()
         self._answer: ScriptFunction = script if callable(script) else _table_function(script)
 
-    def chat(self, messages: Sequence[Message], *, role: Role, timeout: float) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], *, role: Role, timeout: float, schema: Mapping[str, Any] | None = None
+    ) -> Reply:
         """Return (or raise) what the script says; `timeout` is not used, the answer is immediate."""
         request = ScriptedRequest(role, tuple(copy.deepcopy(list(messages))))
         with self._lock:

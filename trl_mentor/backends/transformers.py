@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -64,7 +64,9 @@ class TransformersBackend:
     def __repr__(self) -> str:
         return f"TransformersBackend({self.model.name_or_path or type(self.model).__name__!r})"
 
-    def chat(self, messages: Sequence[Message], *, role: Role, timeout: float) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], *, role: Role, timeout: float, schema: Mapping[str, Any] | None = None
+    ) -> Reply:
         """Generate one reply; `timeout` seconds include the wait for other requests.
 
         Raises `BackendError` when the reply is not complete by then, which is checked after every token, when the

@@ -19,7 +19,7 @@ from trl_mentor.plain import plain_json
 from trl_mentor.records import Attempt, CollapsedGroup, HintOrigin
 from trl_mentor.settings import MentorArguments
 
-EXIT_CODES = {HintOrigin.ACCEPTED: 0, HintOrigin.FALLBACK: 3, HintOrigin.FAILED: 4}
+EXIT_CODES = {HintOrigin.ACCEPTED: 0, HintOrigin.FALLBACK: 3, HintOrigin.FAILED: 4, HintOrigin.NOT_ASKED: 4}
 
 DESCRIPTION = """\
 Ask the mentor for a hint on one question whose attempts all failed, and show everything it did: diagnosis, every

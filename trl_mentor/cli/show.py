@@ -34,6 +34,8 @@ _BIDI = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\
 _ORIGINS = {
     HintOrigin.ACCEPTED: ("accepted: a draft was judged HIGH", "green"),
     HintOrigin.FALLBACK: ("fallback: no draft was accepted, this is the fixed safe hint", "yellow"),
+    HintOrigin.FORMAT: ("format: the fixed hint about the form of the answer, the mentor was not asked", "yellow"),
+    HintOrigin.NOT_ASKED: ("not asked: no hint, the group is left as it is", "yellow"),
     HintOrigin.FAILED: ("failed: no hint, the group would be left as it is", "red"),
     HintOrigin.DROPPED: ("dropped: the group left the full queue before its turn", "red"),
 }
