@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -16,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from trl_mentor.backends.base import Backend
 from trl_mentor.backends.transformers import TransformersBackend
 from trl_mentor.errors import BackendError, ConfigError
-from trl_mentor.records import Role
+from trl_mentor.records import Reply, Role
 
 SPECIAL = ["<pad>", "<unk>", "<|im_start|>", "<|im_end|>"]
 WORDS = ["system", "user", "assistant", *(f"w{number}" for number in range(26))]
@@ -176,7 +177,7 @@ def test_the_time_limit_ends_a_long_reply():
     force(backend.model, "w7")
     slow_down(backend.model, 0.1)
     started = time.monotonic()
-    with pytest.raises(BackendError, match="out of time after"):
+    with pytest.raises(BackendError, match="out of time"):
         ask(backend, timeout=0.5)
     assert time.monotonic() - started < 6  # of the 10 s that the whole reply takes
 
@@ -193,28 +194,191 @@ def test_the_wait_for_another_request_counts_as_time():
         assert slow.result().usage.completion_tokens == 20
 
 
-def test_requests_of_many_threads_run_one_at_a_time():
+def count_generates(model):
+    """How many rows each `generate` of the model had, in a list that grows."""
+    sizes, generate = [], model.generate
+
+    def counted(ids, **options):
+        sizes.append(len(ids))
+        return generate(ids, **options)
+
+    model.generate = counted
+    return sizes
+
+
+def talk(words):
+    return [{"role": "user", "content": " ".join(f"w{number % 26}" for number in range(words))}]
+
+
+def ask_at_once(backend, conversations, timeouts=None):
+    """The reply to each conversation, or its exception, all asked by threads that start together."""
+    barrier = threading.Barrier(len(conversations))
+
+    def run(index):
+        barrier.wait()
+        timeout = 30.0 if timeouts is None else timeouts[index]
+        try:
+            return backend.chat(conversations[index], role=Role.JUDGMENT, timeout=timeout)
+        except BackendError as error:
+            return error
+
+    with ThreadPoolExecutor(len(conversations)) as pool:
+        return list(pool.map(run, range(len(conversations))))
+
+
+def make_sharp_backend(**options):
+    """One whose replies depend on the whole conversation, however small its weights are made."""
+    backend = make_backend(**options)
+    with torch.no_grad():
+        for parameter in backend.model.model.layers.parameters():
+            parameter.mul_(8)
+    return backend
+
+
+def test_concurrent_requests_share_a_generate_and_each_gets_the_reply_that_it_would_get_alone():
+    conversations = [talk(words) for words in (1, 30, 4, 17, 2, 9, 26, 3, 12, 5, 40, 8)]
+    alone = make_sharp_backend(temperature=0.0, max_new_tokens=20)
+    expected = [alone.chat(conversation, role=Role.JUDGMENT, timeout=30) for conversation in conversations]
+    backend = make_sharp_backend(temperature=0.0, max_new_tokens=20)
+    sizes = count_generates(backend.model)
+    assert ask_at_once(backend, conversations) == expected
+    assert len({reply.text for reply in expected}) > 6
+    assert sum(sizes) == 12
+    assert len(sizes) <= 4
+
+
+def test_a_row_that_ends_early_counts_no_padding():
+    backend = make_backend(temperature=1.5, max_new_tokens=60)
+    seen, decode = [], backend.tokenizer.decode
+    backend.tokenizer.decode = lambda ids, **options: seen.append(ids) or decode(ids, **options)
+    replies = ask_at_once(backend, [talk(3)] * 12)
+    ends = (SPECIAL + WORDS).index("<|im_end|>")
+    assert sorted(len(ids) for ids in seen) == sorted(reply.usage.completion_tokens for reply in replies)
+    assert len({len(ids) for ids in seen}) > 3
+    assert all((ids[-1] == ends) == (len(ids) < 60) and ends not in ids[:-1] for ids in seen)
+    assert sum(reply.truncated for reply in replies) == sum(len(ids) == 60 for ids in seen)
+    assert {reply.usage.prompt_tokens for reply in replies} == {3 + 3 + 2}
+
+
+def test_requests_that_come_while_a_batch_runs_make_the_next_one_of_bounded_size():
+    backend = make_backend(max_new_tokens=10, max_batch_size=4)
+    force(backend.model, "w7")
+    slow_down(backend.model, 0.03)
+    sizes = count_generates(backend.model)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask, backend)
+        while not sizes:
+            time.sleep(0.005)
+        replies = ask_at_once(backend, [talk(2)] * 8)
+        assert first.result().usage.completion_tokens == 10
+    assert sizes == [1, 4, 4]
+    assert [reply.usage.completion_tokens for reply in replies] == [10] * 8
+
+
+def test_a_batch_is_bounded_by_its_tokens_with_padding(monkeypatch):
+    monkeypatch.setattr("trl_mentor.backends.transformers._MAX_PADDED_TOKENS", 100)
+    backend = make_backend(max_new_tokens=10)
+    sizes = count_generates(backend.model)
+    lengths = [5] * 4 + [75, 76]
+    assert [type(reply) for reply in ask_at_once(backend, [talk(words) for words in lengths])] == [Reply] * 6
+    assert max(sizes) <= 5
+    assert sizes[-2:] == [1, 1]
+
+
+def test_a_request_whose_time_passes_fails_while_the_others_of_its_batch_go_on():
+    backend = make_backend(max_new_tokens=20)
+    force(backend.model, "w7")
+    slow_down(backend.model, 0.04)
+    sizes = count_generates(backend.model)
+    hasty, *others = ask_at_once(backend, [talk(3), talk(2), talk(9)], timeouts=[0.3, 30, 30])
+    assert isinstance(hasty, BackendError)
+    assert "out of time" in str(hasty)
+    assert [reply.usage.completion_tokens for reply in others] == [20, 20]
+    assert max(sizes) > 1
+
+
+def test_a_conversation_that_is_too_long_fails_alone():
+    backend = make_backend(max_new_tokens=5)
+    replies = ask_at_once(backend, [talk(3), talk(500), talk(7)])
+    assert [type(reply) for reply in replies] == [Reply, BackendError, Reply]
+    assert "505 tokens" in str(replies[1])
+
+
+def test_each_reply_of_a_batch_is_cut_where_the_models_positions_end_for_it():
+    backend = TransformersBackend(make_model(positions=40), make_tokenizer(), max_new_tokens=100)
+    force(backend.model, "w7")
+    replies = ask_at_once(backend, [talk(5), talk(30)])
+    assert [(reply.usage.completion_tokens, reply.truncated) for reply in replies] == [(30, True), (5, True)]
+
+
+def test_what_generate_raises_fails_the_batch_and_no_later_one():
     backend = make_backend()
-    inside, most, guard = 0, 0, threading.Lock()
+    hook = backend.model.register_forward_pre_hook(lambda *_: 1 / 0)
+    failures = ask_at_once(backend, [talk(3), talk(4)])
+    assert [str(failure) for failure in failures] == [
+        "the local mentor failed: ZeroDivisionError: division by zero"
+    ] * 2
+    hook.remove()
+    assert ask(backend).usage.completion_tokens > 0
 
-    def enter(*_):
-        nonlocal inside, most
-        with guard:
-            inside += 1
-            most = max(most, inside)
-        time.sleep(0.001)
 
-    def leave(*_):
-        nonlocal inside
-        with guard:
-            inside -= 1
+def memory_for(model, rows):
+    """Make the model run out of memory with more rows than that."""
 
-    backend.model.register_forward_pre_hook(enter)
-    backend.model.register_forward_hook(leave)
-    with ThreadPoolExecutor(4) as pool:
-        replies = list(pool.map(lambda _: ask(backend), range(8)))
-    assert len(replies) == 8
-    assert most == 1
+    def check(_, args, kwargs):
+        if len(kwargs["input_ids"]) > rows:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    return model.register_forward_pre_hook(check, with_kwargs=True)
+
+
+def test_a_batch_that_runs_out_of_memory_is_tried_again_in_halves_and_later_ones_are_smaller(caplog):
+    backend = make_backend(max_new_tokens=8, max_batch_size=8)
+    memory_for(backend.model, rows=4)
+    sizes = count_generates(backend.model)
+    slow_down(backend.model, 0.02)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask, backend)
+        while not sizes:
+            time.sleep(0.005)
+        assert [type(reply) for reply in ask_at_once(backend, [talk(4)] * 8)] == [Reply] * 8
+        first.result()
+    assert sizes == [1, 8, 4, 4]
+    assert "did not fit into the memory" in caplog.text
+    ask_at_once(backend, [talk(4)] * 8)
+    assert max(sizes[4:]) <= 4
+
+
+def test_halves_that_do_not_fit_either_fail_as_backend_errors():
+    backend = make_backend(max_new_tokens=8)
+    memory_for(backend.model, rows=0)
+    assert {type(reply) for reply in ask_at_once(backend, [talk(4)] * 3)} == {BackendError}
+
+
+def test_thinking_is_switched_by_role_in_the_chat_template():
+    template = TEMPLATE + "{% if enable_thinking is defined %}{{ 'w1' if enable_thinking else 'w2' }} {% endif %}"
+    thinking = {Role.JUDGMENT: True, Role.GENERATION: False}
+    backend = TransformersBackend(make_model(), make_tokenizer(template), max_new_tokens=2, thinking=thinking)
+    seen = []
+    backend.model.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["input_ids"][0].tolist()), with_kwargs=True
+    )
+    last = {}
+    for role in (Role.JUDGMENT, Role.GENERATION, Role.REPAIR):
+        backend.chat(ASK, role=role, timeout=30)
+        last[role] = backend.tokenizer.decode(seen[-2][-1])
+    assert last == {Role.JUDGMENT: "w1", Role.GENERATION: "w2", Role.REPAIR: "assistant"}
+
+
+def test_the_identity_of_a_loaded_model_names_what_its_replies_depend_on_and_a_given_one_has_none(tmp_path):
+    make_model().save_pretrained(tmp_path)
+    make_tokenizer().save_pretrained(tmp_path)
+    options = [{}, {"temperature": 0.0}, {"max_new_tokens": 9}, {"thinking": {Role.JUDGMENT: True}}]
+    identities = [TransformersBackend(str(tmp_path), **given).identity for given in (*options, {})]
+    assert len(set(identities)) == 4
+    assert identities[0] == identities[-1]
+    assert json.loads(identities[0])["transformers"] == str(tmp_path)
+    assert make_backend().identity is None
 
 
 def test_a_failed_request_does_not_block_the_next():

@@ -22,8 +22,10 @@ LAYERS = {
     "alarms": 1,
     "answer_forms": 1,
     "assembly": 1,
+    "causes": 1,
     "collapse": 1,
     "counters": 1,
+    "events": 1,
     "hint_rules": 1,
     "journal": 1,
     "journal_table": 1,
@@ -33,17 +35,20 @@ LAYERS = {
     "planning": 1,
     "checkpoints": 1,
     "quoting": 1,
+    "reask": 1,
+    "replies": 1,
     "reroll": 1,
     "rescue": 1,
     "settings": 1,
     "backends": 2,
+    "mentor_pool": 2,
     "templating": 2,
     "agents": 3,
     "calls": 4,
+    "endpoints": 4,
     "factory": 4,
     "lesson_queue": 4,
     "mentor": 4,
-    "mentor_pool": 4,
     "schedules": 4,
     "strategies": 4,
     "tutorial": 4,
@@ -67,12 +72,15 @@ TORCH_FREE = 4
 """The highest layer that can be imported without torch."""
 
 HEAVY = {"accelerate", "datasets", "torch", "transformers", "trl"}
-THIRD_PARTY = {2: {"jinja2", "openai", "httpx"}}
+THIRD_PARTY = {2: {"jinja2", "openai", "httpx"}, 3: {"pydantic"}}
 """What layers 0-4 may import besides the standard library; layer 5 and up may import anything."""
 
 EXCEPTIONS = {
     # Its one purpose is to run a model in this process; nothing imports it unless it is asked for.
+    "backends/padded.py": {"torch", "transformers"},
     "backends/transformers.py": {"torch", "transformers"},
+    # The same with an engine; torch-free until it is constructed.
+    "backends/vllm.py": {"vllm"},
     # The journal as a table, imported only when one is asked for.
     "journal_table.py": {"datasets"},
 }
