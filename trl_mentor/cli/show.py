@@ -56,7 +56,7 @@ _OUTCOMES = {
 def show_intervention(intervention: Intervention, console: Console) -> None:
     """Print one intervention from the failed attempts to the new rewards."""
     title = f"Step {intervention.step}, group {intervention.group.index}, strategy {intervention.strategy}"
-    console.rule(Text(_visible(title)))
+    console.rule(Text(visible(title)))
     _show_group(intervention.group, console)
     if intervention.guidance is not None:
         _show_guidance(intervention.guidance, console)
@@ -136,14 +136,14 @@ def _number(value: float | None) -> str:
 
 
 def _panel(title: str, parts: Sequence[RenderableType], *, style: str = "none") -> Panel:
-    return Panel(Group(*parts), title=Text(_visible(title)), title_align="left", border_style=style)
+    return Panel(Group(*parts), title=Text(visible(title)), title_align="left", border_style=style)
 
 
 def _text(text: str) -> Text:
-    return Text(_visible(text))
+    return Text(visible(text))
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """`text` with control characters, text reordering and lone surrogates written out as escapes."""
     return "".join(
         _escaped(char) if _steers_terminal(char) else char for char in text.replace("\r\n", "\n").expandtabs(4)
