@@ -24,7 +24,11 @@ from trl_mentor.vllm_cpu import use_cpu_engine
 
 WORDS = 500
 HINT = "w1 w2 w3 w4"
-REPLIES = {Role.ATTRIBUTION: "- confuses w1 with w2", Role.GENERATION: HINT, Role.JUDGMENT: "VERDICT: HIGH"}
+REPLIES = {
+    Role.ATTRIBUTION: '{"misconceptions": ["confuses w1 with w2"]}',
+    Role.GENERATION: HINT,
+    Role.JUDGMENT: '{"critique": "fine", "verdict": "HIGH"}',
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,7 @@ def train(policy: Path, out: Path, *, mentored: bool, lora: bool = False, **opti
             "gradient_checkpointing": False,
             "disable_tqdm": True,
             "mentor_hint_template": "{hint} {question}",
+            "mentor_routes": {"cut_off": "mentor", "duplicates": "mentor"},
             "vllm_max_model_length": 256,
             "vllm_gpu_memory_utilization": 0.2,
             "seed": 7,

@@ -64,8 +64,8 @@ def slow_mentor(trail: Trail, seconds: float, deadline: float) -> Mentor:
         if dice.random() < 0.05:
             raise ConnectionError("the mentor is away")
         if role is Role.JUDGMENT:
-            return "VERDICT: HIGH\nCRITIQUE: fine"
-        return "- confuses w1 with w2" if role is Role.ATTRIBUTION else tiny.HINT
+            return '{"critique": "fine", "verdict": "HIGH"}'
+        return '{"misconceptions": ["confuses w1 with w2"]}' if role is Role.ATTRIBUTION else tiny.HINT
 
     return Mentor(ScriptedBackend(reply), deadline=deadline)
 

@@ -107,9 +107,14 @@ class TimedBackend:
             self._slots.release()
         if seconds > left:
             raise BackendError("out of time")
-        verdict = "VERDICT: HIGH" if good else "VERDICT: LOW\nCRITIQUE: say more"
-        text = {Role.ATTRIBUTION: "- confuses w1 with w2", Role.JUDGMENT: verdict}.get(role, HINT)
-        return Reply(text, Usage(100, 20))
+        verdict = json.dumps({"critique": "fine" if good else "say more", "verdict": "HIGH" if good else "LOW"})
+        texts = {
+            Role.ATTRIBUTION: json.dumps({"misconceptions": ["confuses w1 with w2"]}),
+            Role.GENERATION: HINT,
+            Role.JUDGMENT: verdict,
+            Role.REPAIR: json.dumps({"hint": HINT}),
+        }
+        return Reply(texts[role], Usage(100, 20))
 
     def _seconds(self) -> float:
         sigma = math.sqrt(math.log1p(self._setup.call_spread**2))

@@ -138,7 +138,11 @@ class Switched(Mentored):
 
 def scripted_mentor(pause: Callable[[], None] = lambda: None) -> Mentor:
     """A mentor that needs a chain of three calls for each group, with a `pause` in each."""
-    replies = {Role.ATTRIBUTION: "- confuses w1 with w2", Role.GENERATION: HINT, Role.JUDGMENT: "VERDICT: HIGH"}
+    replies = {
+        Role.ATTRIBUTION: '{"misconceptions": ["confuses w1 with w2"]}',
+        Role.GENERATION: HINT,
+        Role.JUDGMENT: '{"critique": "fine", "verdict": "HIGH"}',
+    }
 
     def answer(role: Role, messages: Sequence[Message]) -> str:
         pause()
@@ -199,6 +203,7 @@ def trainer(kind: type, scale: Scale, hard: list[bool], out: Path, *, mentor: An
             "save_strategy": "no",
             "shuffle_dataset": False,
             "gradient_checkpointing": False,
+            "mentor_routes": {"cut_off": "mentor", "duplicates": "mentor"},
             "disable_tqdm": True,
             "seed": 7,
             **mentor_options,

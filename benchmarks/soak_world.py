@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -17,7 +18,12 @@ ROWS = 12
 GROUP = 4
 DEADLINE = 0.3
 CONCURRENCY = 2
-GOOD = {Role.ATTRIBUTION: "- confuses w1 with w2", Role.GENERATION: tiny.HINT, Role.REPAIR: f"{tiny.HINT} w33"}
+GOOD = {
+    Role.ATTRIBUTION: '{"misconceptions": ["confuses w1 with w2"]}',
+    Role.GENERATION: tiny.HINT,
+    Role.JUDGMENT: '{"critique": "fine", "verdict": "HIGH"}',
+    Role.REPAIR: json.dumps({"hint": f"{tiny.HINT} w33"}),
+}
 LONG = "\n".join(" ".join(f"w{i}" for i in range(start, start + 9)) for start in range(20))
 
 
@@ -33,7 +39,7 @@ class UnreliableMentor:
     ) -> Reply:
         with self._lock:
             mood, delay = self._dice.random(), self._dice.uniform(0.0, 0.02)
-        good = GOOD.get(role, "VERDICT: HIGH\nCRITIQUE: fine")
+        good = GOOD[role]
         if mood < 0.70:
             time.sleep(delay)
             return Reply(good, Usage(10, 5))
@@ -55,8 +61,8 @@ WRONG: tuple[Callable[[Sequence[Message]], Any], ...] = (
     lambda messages: Reply("\ud800 " * 50),
     lambda messages: Reply(str(messages)),  # an echo of the question, the attempts and the answer
     lambda messages: Reply("the answer is answer-1, answer-2, answer-3"),
-    lambda messages: Reply("VERDICT: LOW\nCRITIQUE: too vague"),
-    lambda messages: Reply("VERDICT: HIGH\nVERDICT: LOW"),
+    lambda messages: Reply('{"critique": "too vague", "verdict": "LOW"}'),
+    lambda messages: Reply('{"critique": "fine", "verdict": "HIGH"} {"critique": "vague", "verdict": "LOW"}'),
     lambda messages: Reply("w30 <eos> w31"),
     lambda messages: Reply(LONG),  # has to be shortened to fit
     lambda messages: Reply(LONG.replace("\n", " ")),  # one sentence, so that nothing of it fits

@@ -8,6 +8,7 @@ import time
 
 import pandas as pd
 import pytest
+import said
 import tiny
 
 from trl_mentor import Mentor, ScriptedBackend, read_journal
@@ -16,10 +17,10 @@ from trl_mentor.plain import plain_json
 from trl_mentor.records import Assignment, HintOrigin, RerollOutcome, Role
 
 REPLIES = {
-    Role.ATTRIBUTION: "- confuses w1 with w2",
+    Role.ATTRIBUTION: said.diagnosis("confuses w1 with w2"),
     Role.GENERATION: tiny.HINT,
-    Role.JUDGMENT: "VERDICT: HIGH\nCRITIQUE: fine",
-    Role.REPAIR: tiny.HINT,
+    Role.JUDGMENT: said.verdict("HIGH"),
+    Role.REPAIR: said.repaired(tiny.HINT),
 }
 
 

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import said
 import tiny
 from rich.console import Console
 from test_journal import intervention
@@ -40,8 +41,7 @@ class Endpoint:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 endpoint.keys.add(self.headers["Authorization"])
-                asked = body["messages"][-1]["content"]
-                text = f"VERDICT: {endpoint.verdict}\nCRITIQUE: too vague" if "VERDICT" in asked else tiny.HINT
+                text = endpoint.answer(body["messages"][-1]["content"])
                 choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
                 usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
                 reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
@@ -57,6 +57,14 @@ class Endpoint:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+    def answer(self, asked: str) -> str:
+        """The reply to a prompt, which shows the fields of the reply that it asks for."""
+        if '"misconceptions"' in asked:
+            return said.diagnosis(tiny.HINT)
+        if '"verdict"' in asked:
+            return said.verdict(self.verdict, "too vague")
+        return said.repaired(tiny.HINT) if '{"hint"' in asked else tiny.HINT
 
 
 @pytest.fixture
@@ -314,6 +322,7 @@ def write_recipe(folder: Path, endpoint: Endpoint, **changes: object) -> Path:
         "mentor_model": "m",
         "mentor_base_url": endpoint.url,
         "mentor_api_key_env": KEY_NAME,
+        "mentor_routes": json.dumps(tiny.MENTOR_ANYWAY),
         "num_processes": 1,
     }
     file = folder / "recipe.yaml"

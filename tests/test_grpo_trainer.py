@@ -9,6 +9,7 @@ import time
 
 import pandas as pd
 import pytest
+import said
 import tiny
 import torch
 from datasets import Dataset
@@ -18,6 +19,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl_mentor import Mentor, MentorGRPOTrainer, ScriptedBackend, read_journal
 from trl_mentor.errors import ConfigError
 from trl_mentor.records import HintOrigin, Lesson, Reply, RerollOutcome, Role, Usage
+from trl_mentor.strategies.mentor import MentorStrategy
 from trl_mentor.strategies.resample import ResampleStrategy
 
 HARD = [row for row in range(16) if row // 4 in (1, 3)]
@@ -164,7 +166,7 @@ def test_groups_without_a_hint_are_left_as_they_were_while_others_are_rescued(tm
     def one_question_fails(role, messages):
         if "w3 w3" in str(messages):
             raise ConnectionError("no route to mentor")
-        return {Role.ATTRIBUTION: "- w1", Role.GENERATION: tiny.HINT}.get(role, "VERDICT: HIGH\nCRITIQUE: fine")
+        return {Role.ATTRIBUTION: said.diagnosis("w1"), Role.GENERATION: tiny.HINT}.get(role, said.verdict("HIGH"))
 
     plain = tiny.trained(tmp_path / "a", mentor_strategy="none", reward=tiny.HardRowsFail(rerolls=False))
     mentored = tiny.trained(tmp_path / "b", mentor=Mentor(ScriptedBackend(one_question_fails)))
@@ -287,7 +289,7 @@ def test_the_last_checkpointed_config_may_be_a_plain_grpo_config(tmp_path):
         args,
         tiny.dataset(),
         processing_class=tiny.tokenizer(),
-        mentor=tiny.mentor(),
+        strategy=MentorStrategy(tiny.mentor(), routes=tiny.MENTOR_ANYWAY),
     )
     trainer.train()
     assert trainer.mentor_totals.rescued == 2
@@ -500,7 +502,7 @@ def test_completions_that_could_not_be_scored_are_no_attempts_for_the_mentor(tmp
 def test_a_hint_that_makes_the_prompt_too_long_costs_its_group_and_not_the_run(tmp_path):
     def short_hint_for_the_first(role, messages):
         hint = "w30" if "w1 w1" in str(messages) else "w30 w31 w32 w33 w34 w35"
-        return {Role.ATTRIBUTION: "- w1", Role.GENERATION: hint}.get(role, "VERDICT: HIGH\nCRITIQUE: fine")
+        return {Role.ATTRIBUTION: said.diagnosis("w1"), Role.GENERATION: hint}.get(role, said.verdict("HIGH"))
 
     model = tiny.model()
     model.config.max_position_embeddings = 14  # hint of one word: 6 tokens, of six words: 11; completion: 6
@@ -523,7 +525,9 @@ def test_a_hint_that_makes_the_prompt_too_long_costs_its_group_and_not_the_run(t
 @pytest.mark.parametrize("limit", ["model", "tokenizer"])
 def test_a_hint_that_makes_the_prompt_too_long_is_shortened_by_whole_sentences(tmp_path, limit):
     def three_sentences(role, messages):
-        return {Role.ATTRIBUTION: "- w1", Role.GENERATION: "w30 Hint. w32 Hint. w33 w34"}.get(role, "VERDICT: HIGH")
+        return {Role.ATTRIBUTION: said.diagnosis("w1"), Role.GENERATION: "w30 Hint. w32 Hint. w33 w34"}.get(
+            role, said.verdict("HIGH")
+        )
 
     model = tiny.model()
     words = tiny.tokenizer()
@@ -624,7 +628,7 @@ def test_the_mentor_is_told_which_attempts_were_cut_off(tmp_path):
 def test_steps_successes_and_seconds_are_counted(tmp_path):
     def slow(role, messages):
         time.sleep(0.05)
-        return {Role.ATTRIBUTION: "- w1", Role.GENERATION: tiny.HINT}.get(role, "VERDICT: HIGH\nCRITIQUE: fine")
+        return {Role.ATTRIBUTION: said.diagnosis("w1"), Role.GENERATION: tiny.HINT}.get(role, said.verdict("HIGH"))
 
     trainer = tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(slow)), max_steps=2)
     assert [item.step for item in read_journal(tmp_path)] == [0, 0, 1, 1]
@@ -668,7 +672,7 @@ def test_reward_functions_that_edit_what_they_are_shown_change_nothing_that_is_t
 def test_a_hint_with_a_special_token_of_the_policy_costs_its_group(tmp_path):
     def ends_the_turn(role, messages):
         hint = "w30 <eos> w31" if "w1 w1" in str(messages) else tiny.HINT
-        return {Role.ATTRIBUTION: "- w1", Role.GENERATION: hint}.get(role, "VERDICT: HIGH\nCRITIQUE: fine")
+        return {Role.ATTRIBUTION: said.diagnosis("w1"), Role.GENERATION: hint}.get(role, said.verdict("HIGH"))
 
     tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(ends_the_turn)))
     first, second = read_journal(tmp_path)
@@ -679,7 +683,7 @@ def test_a_hint_with_a_special_token_of_the_policy_costs_its_group(tmp_path):
 @pytest.mark.parametrize("usage", [None, Usage(None, None), Usage("12", "3"), Usage(1.5, -2), Usage(10**400, True)])
 def test_a_backend_that_counts_nonsense_is_taken_to_have_counted_nothing(tmp_path, usage):
     def reply(role, messages):
-        text = {Role.ATTRIBUTION: "- w1", Role.GENERATION: tiny.HINT}.get(role, "VERDICT: HIGH\nCRITIQUE: fine")
+        text = {Role.ATTRIBUTION: said.diagnosis("w1"), Role.GENERATION: tiny.HINT}.get(role, said.verdict("HIGH"))
         return Reply(text, usage)
 
     trainer = tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(reply)))
@@ -741,7 +745,7 @@ def test_an_answer_of_any_shape_is_guarded_against_leaks(tmp_path, answer):
     data = tiny.dataset().remove_columns("answer").add_column("solution", [answer] * 8)
 
     def gives_it_away(role, messages):
-        return {Role.ATTRIBUTION: "- w1", Role.JUDGMENT: "VERDICT: HIGH\nCRITIQUE: fine"}.get(role, "It is 137.")
+        return {Role.ATTRIBUTION: said.diagnosis("w1"), Role.JUDGMENT: said.verdict("HIGH")}.get(role, "It is 137.")
 
     def verifier(prompts, hard, **kwargs):
         return [0.0 if is_hard else float(i % 2) for i, is_hard in enumerate(hard)]

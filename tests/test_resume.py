@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import said
 import tiny
 from transformers import TrainerCallback
 from trl import GRPOConfig
@@ -305,7 +306,7 @@ def test_sigterm_while_a_step_waits_for_its_hints_leaves_the_step_its_hints_and_
         if not (tmp_path / "asked").exists():
             (tmp_path / "asked").touch()
             ask_to_stop(stopped)
-        return "VERDICT: HIGH\nCRITIQUE: fine" if role is Role.JUDGMENT else tiny.HINT
+        return {Role.ATTRIBUTION: said.diagnosis("w1"), Role.GENERATION: tiny.HINT}.get(role, said.verdict("HIGH"))
 
     stopped = tiny.trainer(
         tmp_path, mentor=Mentor(ScriptedBackend(reply)), max_steps=3, enable_jit_checkpoint=True, **SAVING

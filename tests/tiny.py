@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import said
 import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -18,6 +19,9 @@ from trl_mentor.records import Role
 
 WORDS = [f"w{i}" for i in range(40)]
 HINT = "w30 w31 w32"
+MENTOR_ANYWAY = {"cut_off": "mentor", "duplicates": "mentor"}
+"""The tiny policy rarely ends a completion before the length limit, and what it is to learn is set by the rewards."""
+
 CHAT_TEMPLATE = (
     "{% for message in messages %}<{{ message['role'] }}> {{ message['content'] }} <eos> {% endfor %}"
     "{% if add_generation_prompt %}<assistant> {% endif %}"
@@ -88,10 +92,10 @@ def dataset(rows: int = 8, *, conversational: bool = False, hard: Callable[[int]
 def mentor(**options: Any) -> Mentor:
     backend = ScriptedBackend(
         {
-            Role.ATTRIBUTION: "- confuses w1 with w2",
+            Role.ATTRIBUTION: said.diagnosis("confuses w1 with w2"),
             Role.GENERATION: HINT,
-            Role.JUDGMENT: "VERDICT: HIGH\nCRITIQUE: fine",
-            Role.REPAIR: HINT,
+            Role.JUDGMENT: said.verdict("HIGH"),
+            Role.REPAIR: said.repaired(HINT),
         }
     )
     return Mentor(backend, **options)
@@ -147,6 +151,7 @@ def config(output_dir: Path | str, **options: Any) -> MentorGRPOConfig:
         "gradient_checkpointing": False,
         "disable_tqdm": True,
         "seed": 7,
+        "mentor_routes": MENTOR_ANYWAY,
     }
     return MentorGRPOConfig(str(output_dir), **{**defaults, **options})
 
@@ -188,6 +193,8 @@ def trainer(
 ) -> Any:
     """A trainer over the tiny world; `options` are config fields, except `mentor`, `strategy` and `eval_dataset`."""
     given = {name: options.pop(name) for name in ("mentor", "strategy", "eval_dataset") if name in options}
+    if "strategy" in given:
+        options.setdefault("mentor_routes", None)  # which that object does not look at
     if not given.keys() & {"mentor", "strategy"} and options.get("mentor_strategy", "mentor") == "mentor":
         given["mentor"] = mentor()
     return cls(

@@ -1,28 +1,28 @@
-"""The four agents of section 3.2: a role and what to read from its reply."""
+"""The four agents of section 3.2: a role, the form of its reply, and what to read from it."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from trl_mentor.errors import ReplyError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from trl_mentor.errors import DoubtfulReplyError, ReplyError
 from trl_mentor.quoting import clean_text
 from trl_mentor.records import Quality, Reply, Role, Verdict, VerdictSource
+from trl_mentor.replies import Found, find_objects, stray_thinking, visible_text
 
 T = TypeVar("T")
+Form = TypeVar("Form", bound=BaseModel)
 
-MAX_REPLY_CHARS = 20_000
 MAX_KEYWORDS = 8
 MAX_KEYWORD_CHARS = 200
 MAX_CRITIQUE_CHARS = 2_000
 
-_THINKING_START = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
-_THINKING_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
-
-_BULLET = re.compile(r"\s*(?:[-*+\u2022\u2013]|\(?\d{1,2}[.)])\s+")
-_KEYWORD_LABEL = re.compile(r"[\s*_#]*(?:diagnosis|(?:diagnostic )?keywords?)[\s*_]*:[\s*_]*", re.IGNORECASE)
 _HINT_LABEL = re.compile(r"[\s*_#>]*(?:(?:new|revised|improved|final) )?hint[*_]*\s*(?::[\s*_]*|\n)", re.IGNORECASE)
 _FENCE = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 _WRAPPERS = (
@@ -35,23 +35,59 @@ _WRAPPERS = (
 )
 
 _VERDICT_WORD = re.compile("verdict", re.IGNORECASE)
-_VERDICT = re.compile(
-    r"^[ \t*_#`\"{(\-\u2022\u2705]*verdict[*_`\"]*[ \t]*[:\uff1a]([^\n,]*)", re.IGNORECASE | re.MULTILINE
-)
-_CRITIQUE = re.compile(r"\bcritique[^\w\n]*?:(.*?)(?=^[^\w\n]*verdict\b|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
-_CRITIQUE_LABEL = re.compile(r"\bcritique\b", re.IGNORECASE)
+_VERDICT_FIELD = re.compile(r"verdict[\"'*_`]*[ \t]*[:=\uff1a]", re.IGNORECASE)
 _LOW_WORD = re.compile(r"\bLOW\b")
-_DECORATION = " \t\r\n*_`\"'.,{}[]()"
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+
+
+def _upper(value: Any) -> Any:
+    return value.strip().upper() if isinstance(value, str) else value
+
+
+class Misconceptions(BaseModel):
+    """The reply of the attribution agent. More fields than asked for do no harm."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+    misconceptions: list[str]
+
+
+class Judgment(BaseModel):
+    """The reply of the judge: the critique comes first, so that the model gives its reasons before its grade.
+
+    A second field might be a second verdict, so there is none.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    critique: str
+    verdict: Annotated[Literal["HIGH", "LOW"], BeforeValidator(_upper)]
+
+
+class RepairedHint(BaseModel):
+    """The reply of the repair agent. More fields than asked for do no harm."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+    hint: str
+
+
+def plain_schema(form: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of a flat form as servers of every kind take it: inline, every field required, no other one."""
+    fields = {
+        name: {key: value for key, value in field.items() if key != "title"}
+        for name, field in form.model_json_schema()["properties"].items()
+    }
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Agent(Generic[T]):
-    """A role as a value: its name, which is also its template's, and the parser of its replies."""
+    """A role as a value: its name, which is also its template's, and the form and the parser of its replies."""
 
     role: Role
     parse: Callable[[str], T]
     accepts_truncated: bool = False
     """Whether a reply that was cut off at the token limit may be used at all."""
+    schema: Mapping[str, Any] | None = None
+    """The JSON schema of the reply; None for free text."""
 
     def read(self, reply: Reply) -> T:
         """What the reply says. Raises `ReplyError` if it cannot be read or must not be trusted."""
@@ -61,17 +97,14 @@ class Agent(Generic[T]):
 
 
 def parse_diagnosis(text: str) -> tuple[str, ...]:
-    """Keywords, most important first: the bulleted lines, else all lines, else the comma-separated parts of one line.
+    """The misconceptions, most important first: at most `MAX_KEYWORDS`, each at most `MAX_KEYWORD_CHARS` characters.
 
-    At most `MAX_KEYWORDS`, each at most `MAX_KEYWORD_CHARS` characters. Raises `ReplyError` if there are none.
+    Raises `ReplyError` if there are none.
     """
-    lines = [line for line in _without(_KEYWORD_LABEL, _visible(text)).splitlines() if line.strip()]
-    items = [line for line in lines if _BULLET.match(line)] or lines
-    if len(items) == 1 and not _BULLET.match(items[0]):
-        items = re.split(r"[,;]\s+", items[0])
+    form = _last(find_objects(_visible(text)), Misconceptions)
     keywords: dict[str, str] = {}
-    for item in items:
-        keyword = " ".join(_without(_BULLET, item).strip(" \t*_`\"'").split())[:MAX_KEYWORD_CHARS]
+    for item in form.misconceptions:
+        keyword = " ".join(clean_text(item).strip(" \t*_`\"'").split())[:MAX_KEYWORD_CHARS]
         if re.search(r"\w", keyword):
             keywords.setdefault(keyword.casefold(), keyword)
     if not keywords:
@@ -80,53 +113,75 @@ def parse_diagnosis(text: str) -> tuple[str, ...]:
 
 
 def parse_hint(text: str) -> str:
-    """The hint without label, fence or quotation marks around it. Raises `ReplyError` if nothing is left."""
-    hint, before = _visible(text), ""
+    """A hint in free text without label, fence or quotation marks around it. Raises `ReplyError` if that is nothing."""
+    return _bare_hint(_visible(text))
+
+
+def parse_repair(text: str) -> str:
+    """The rewritten hint. Raises `ReplyError` if there is none."""
+    return _bare_hint(clean_text(_last(find_objects(_visible(text)), RepairedHint).hint))
+
+
+def parse_verdict(text: str) -> Verdict:
+    """The verdict of a judge that says one thing.
+
+    Raises `ReplyError` if there is none, or another word. What is in doubt is no approval: HIGH stands in an object
+    that is the whole reply, apart from a code fence, and nothing else in the reply, decoded or not, speaks of a
+    verdict or says LOW. Otherwise it may be quoted, which is a `DoubtfulReplyError`, as are verdicts that differ.
+    """
+    visible = _visible(text)
+    try:
+        found = find_objects(visible)
+        form = _last(found, Judgment)
+    except ReplyError:
+        _refuse_doubtful(visible, "the reply cannot be read and speaks of several verdicts")
+        raise
+    if any(_upper(each.get("verdict")) != form.verdict for each in found.objects):
+        raise DoubtfulReplyError("the reply holds objects whose verdicts differ")
+    if form.verdict == Quality.HIGH:
+        said = _plain_letters(f"{json.dumps(found.objects, ensure_ascii=False)} {found.around}")
+        if _LOW_WORD.search(said) or len(_VERDICT_WORD.findall(said)) > 1:
+            raise DoubtfulReplyError("the reply says HIGH and speaks of another verdict or says LOW too")
+        if _VERDICT_FIELD.search(_plain_letters(stray_thinking(text))):
+            raise DoubtfulReplyError("there is a verdict before the end of a thinking block that was never begun")
+        if not found.alone:
+            raise ReplyError("the reply says HIGH among other text; reply with the JSON object and nothing else")
+    return Verdict(Quality(form.verdict), clean_text(form.critique).strip()[:MAX_CRITIQUE_CHARS], VerdictSource.JUDGE)
+
+
+def _refuse_doubtful(text: str, complaint: str) -> None:
+    if len(_VERDICT_FIELD.findall(_plain_letters(text))) > 1:
+        raise DoubtfulReplyError(complaint)
+
+
+def _last(found: Found, form: type[Form]) -> Form:
+    """The last object of a reply as a form. Raises `ReplyError`, which quotes nothing of the reply."""
+    try:
+        return form.model_validate(found.objects[-1])
+    except ValidationError as error:
+        wrong = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        known = [str(part) for part in wrong["loc"] if isinstance(part, int) or part in form.model_fields]
+        place = ".".join(known) or "a field that was not asked for"
+        raise ReplyError(f"the JSON object does not fit: {place}: {wrong['msg']}") from None
+
+
+def _plain_letters(text: str) -> str:
+    """The text without disguises: invisible characters gone, wide and styled letters turned into plain ones."""
+    return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
+
+
+def _visible(text: str) -> str:
+    return visible_text(clean_text(text))
+
+
+def _bare_hint(text: str) -> str:
+    hint, before = text, ""
     while hint != before:
         before = hint
         hint = _without(_HINT_LABEL, _unwrapped(hint)).strip()
     if not re.search(r"\w", hint):
         raise ReplyError("the hint is empty")
     return hint
-
-
-def parse_verdict(text: str) -> Verdict:
-    """The one verdict on the lines that begin with `VERDICT:`.
-
-    Raises `ReplyError` if there is none, or several, or another word. What is in doubt is no approval: a reply that
-    says HIGH must not speak of a verdict anywhere else (it may be a quoted one), nor say LOW.
-    """
-    _refuse_verdict_in_thinking(text)
-    text = _visible(text)
-    lines = _VERDICT.findall(text)
-    values = {_CRITIQUE_LABEL.split(line, maxsplit=1)[0].strip(_DECORATION).upper() for line in lines}
-    if len(values) != 1 or not values <= set(Quality):
-        found = ", ".join(repr(value[:40]) for value in sorted(values)[:4]) or "none"
-        raise ReplyError(f"expected one VERDICT: HIGH or VERDICT: LOW, found {found}")
-    quality = Quality(values.pop())
-    if quality is Quality.HIGH and (len(_VERDICT_WORD.findall(text)) > 1 or _LOW_WORD.search(text)):
-        raise ReplyError("expected one VERDICT: HIGH, found more: the reply speaks of another verdict or says LOW too")
-    critique = match[1] if (match := _CRITIQUE.search(text)) else ""
-    return Verdict(quality, critique.strip(_DECORATION)[:MAX_CRITIQUE_CHARS], VerdictSource.JUDGE)
-
-
-def _refuse_verdict_in_thinking(text: str) -> None:
-    """Raise `ReplyError` for a verdict before a closing tag that was never opened: quoted text may have closed it."""
-    before, closing, _ = text.rpartition("</")
-    if closing and _THINKING_END.search(text) and not _THINKING_START.search(text) and _VERDICT.search(before):
-        raise ReplyError("there is a verdict before the end of a thinking block that was never begun")
-
-
-def _visible(text: str) -> str:
-    """What follows the thinking. Raises `ReplyError` if it is empty, too long, or never stops thinking."""
-    text = _THINKING_END.split(clean_text(text))[-1].strip()
-    if _THINKING_START.search(text):
-        raise ReplyError("the reply ends inside its thinking; raise the mentor's token limit")
-    if not text:
-        raise ReplyError("the reply is empty")
-    if len(text) > MAX_REPLY_CHARS:
-        raise ReplyError(f"the reply has {len(text)} characters, more than {MAX_REPLY_CHARS}")
-    return text
 
 
 def _without(start: re.Pattern[str], text: str) -> str:
@@ -144,7 +199,7 @@ def _unwrapped(text: str) -> str:
     return text
 
 
-ATTRIBUTION = Agent(Role.ATTRIBUTION, parse_diagnosis)
+ATTRIBUTION = Agent(Role.ATTRIBUTION, parse_diagnosis, schema=plain_schema(Misconceptions))
 GENERATION = Agent(Role.GENERATION, parse_hint, accepts_truncated=True)
-JUDGMENT = Agent(Role.JUDGMENT, parse_verdict)
-REPAIR = Agent(Role.REPAIR, parse_hint, accepts_truncated=True)
+JUDGMENT = Agent(Role.JUDGMENT, parse_verdict, schema=plain_schema(Judgment))
+REPAIR = Agent(Role.REPAIR, parse_repair, accepts_truncated=True, schema=plain_schema(RepairedHint))

@@ -42,7 +42,7 @@ def pack_attempts(attempts: Sequence[Attempt], budget: int) -> list[str]:
         room = left - sum(map(_floor, later))
         if _size((text, notes)) > room:
             room = left // (len(later) + 1)
-        packed.append(_shorten(text, room - len(notes)) + notes)
+        packed.append(shorten(text, room - len(notes)) + notes)
         left -= len(packed[-1])
     return packed
 
@@ -71,7 +71,8 @@ def _drop_longest(items: list[tuple[str, str]], budget: int) -> list[tuple[str, 
     return [*items[: kept - 1], (text, f"{notes}\n[not shown: longer attempts, {len(items) - kept} of them]")]
 
 
-def _shorten(text: str, room: int) -> str:
+def shorten(text: str, room: int) -> str:
+    """The text in at most `room` characters: whole, or its head and tail with a mark between them."""
     if len(text) <= room:
         return text
     keep = room - len(_mark(len(text)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-BLOCK_NAMES = ("question", "answer", "attempts", "attempt", "diagnosis", "draft", "critique")
+BLOCK_NAMES = ("question", "answer", "attempts", "attempt", "diagnosis", "draft", "critique", "reply")
 
 _ENTITIES = {"<": "lt", **{bracket: f"#{ord(bracket)}" for bracket in "\uff1c\ufe64\u2039\u2329\u3008\u27e8\u276e"}}
 _BRACKETS = {entity: bracket for bracket, entity in _ENTITIES.items()}

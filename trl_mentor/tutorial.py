@@ -11,20 +11,23 @@ from typing import TypeVar
 from trl_mentor.agents import ATTRIBUTION, GENERATION, JUDGMENT, REPAIR, Agent
 from trl_mentor.backends.base import Backend
 from trl_mentor.calls import Caller
-from trl_mentor.errors import BackendError, ReplyError
+from trl_mentor.errors import BackendError, DoubtfulReplyError, ReplyError
 from trl_mentor.hint_rules import HintLimits, check_hint, gives_away
 from trl_mentor.mentor_pool import Clock, describe, outcome_of
 from trl_mentor.packing import pack_attempts
+from trl_mentor.reask import ask_again, worth_asking_again
 from trl_mentor.records import (
     CollapsedGroup,
     Draft,
     Guidance,
     HintOrigin,
     Quality,
+    Reply,
     Role,
     Verdict,
     VerdictSource,
 )
+from trl_mentor.replies import split_thinking
 from trl_mentor.templating import PromptTemplates, Slot
 
 T = TypeVar("T")
@@ -146,7 +149,10 @@ class Tutorial:
             return _UNREADABLE
 
     def _ask(self, agent: Agent[T], *, draft: str = "", critique: str = "") -> T:
-        """What the agent says. Raises `BackendError` if there is no reply, `ReplyError` if it cannot be read."""
+        """What the agent says. Raises `BackendError` if there is no reply, `ReplyError` if it cannot be read.
+
+        A reply that cannot be read is asked for once more, with the error; one that may be quoting is not.
+        """
         plan, group, role = self.plan, self.group, agent.role
         slots: Mapping[str, Slot] = {
             "question": group.question,
@@ -159,10 +165,22 @@ class Tutorial:
         messages = outcome_of(lambda: plan.templates.messages(role, slots))
         if isinstance(messages, Exception):
             raise ReplyError(describe(messages))
-        reply = self.caller.ask(role, messages, schema=None)
-        result = outcome_of(lambda: agent.read(reply))
+        reply = self.caller.ask(role, messages, schema=agent.schema)
+        result = self._read(agent, reply)
+        if isinstance(result, ReplyError) and not isinstance(result, DoubtfulReplyError) and worth_asking_again(reply):
+            again = ask_again(messages, reply, str(result), agent.schema)
+            result = self._read(agent, self.caller.ask(role, again, schema=agent.schema))
         if isinstance(result, Exception):
-            error = describe(result)
-            self.caller.calls[-1] = replace(self.caller.calls[-1], error=error)
-            raise ReplyError(error)
+            raise ReplyError(describe(result))
+        return result
+
+    def _read(self, agent: Agent[T], reply: Reply) -> T | Exception:
+        """What the last reply says, or the error, which its call then carries."""
+        result = outcome_of(lambda: agent.read(reply))
+        _, thinking = split_thinking(reply.text) if isinstance(reply.text, str) else ("", "")
+        self.caller.calls[-1] = replace(
+            self.caller.calls[-1],
+            error=describe(result) if isinstance(result, Exception) else None,
+            thinking_chars=len(thinking) + len(reply.thinking),
+        )
         return result

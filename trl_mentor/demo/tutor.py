@@ -6,6 +6,7 @@ unit tests, as a tutor of programming does, and its hints hold neither code nor 
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections import Counter
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from trl_mentor.demo.concepts import CONCEPTS, GENERIC_HINTS, Concept
 from trl_mentor.demo.world import Problem, passed
-from trl_mentor.records import Message, Role
+from trl_mentor.records import Message, Quality, Role
 from trl_mentor.templating import read_blocks
 
 UNKNOWN_FAILURE = "no single misconception explains the failures"
@@ -41,13 +42,13 @@ class Tutor:
             case Role.ATTRIBUTION:
                 concepts = self.diagnose(_block(text, "question"), _programs(text))
                 labels = [concept.label for concept in concepts] or [UNKNOWN_FAILURE]
-                return "\n".join(f"- {label}" for label in labels)
+                return json.dumps({"misconceptions": labels})
             case Role.GENERATION:
                 return _draft(_diagnosed(text), random.Random(text))
             case Role.JUDGMENT:
                 return _judge(_block(text, "draft"), _diagnosed(text))
             case Role.REPAIR:
-                return _concrete(_diagnosed(text), random.Random(text))
+                return json.dumps({"hint": _concrete(_diagnosed(text), random.Random(text))})
 
     def diagnose(self, question: str, programs: Sequence[str]) -> list[Concept]:
         """The concepts that most of the failed programs lack, else the one that most of them have in common."""
@@ -102,5 +103,7 @@ def _concrete(concepts: Iterable[Concept], rng: random.Random) -> str:
 def _judge(draft: str, concepts: Sequence[Concept]) -> str:
     unmentioned = [concept.label for concept in concepts if not any(hint in draft for hint in concept.hints)]
     if unmentioned:
-        return f"VERDICT: LOW\nCRITIQUE: Too vague, it fits any question. Address this: {'; '.join(unmentioned)}."
-    return "VERDICT: HIGH\nCRITIQUE: It addresses the diagnosis and leaves the program to the student."
+        critique = f"Too vague, it fits any question. Address this: {'; '.join(unmentioned)}."
+        return json.dumps({"critique": critique, "verdict": Quality.LOW})
+    critique = "It addresses the diagnosis and leaves the program to the student."
+    return json.dumps({"critique": critique, "verdict": Quality.HIGH})
