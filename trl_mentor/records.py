@@ -98,6 +98,26 @@ class RerollOutcome(StrEnum):
     SKIPPED = "skipped"  # not re-rolled
 
 
+class EventKind(StrEnum):
+    """What can happen to the mentor as a whole."""
+
+    PAUSED = "paused"  # an endpoint failed too often and is left alone for a while
+    RESUMED = "resumed"  # it works again
+    BUDGET_SHORT = "budget_short"  # a budget does not reach for every group of a batch
+    BUDGET_SPENT = "budget_spent"  # a budget is used up
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to the mentor as a whole and not to one group."""
+
+    kind: EventKind
+    text: str
+    """What happened and what to do about it, as it was logged."""
+    step: int = 0
+    """Optimizer steps done when the trainer heard of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one mentor call as the endpoint counted them; 0 where it did not."""
@@ -120,6 +140,8 @@ class Reply:
     """True when the endpoint stopped at its token limit."""
     thinking: str = ""
     """The model's thinking where the endpoint returns it apart from the reply."""
+    endpoint: str | None = None
+    """Which of several endpoints answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +170,8 @@ class CollapsedGroup:
     """Position of the group in the generation batch. Groups are keyed by position, never by text."""
     cause: Cause = Cause.KNOWLEDGE
     """Why it collapsed."""
+    cause_detail: str = ""
+    """What shows the cause, in one line; empty for KNOWLEDGE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +287,7 @@ class Intervention:
     strategy: str
     group: CollapsedGroup
     guidance: Guidance | None
-    """None for strategies that do not ask a mentor."""
+    """None for what strategies do that ask no mentor."""
     outcome: RerollOutcome
     completions: tuple[str, ...] = ()
     """Texts of the re-rolled completions; empty when the group was not re-rolled."""

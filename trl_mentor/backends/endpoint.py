@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import openai
 
 from trl_mentor.errors import ConfigError
+from trl_mentor.records import Role
 
 PLACEHOLDER_KEY = "no-key-needed"
 
@@ -69,3 +70,22 @@ def checked_body(extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise ConfigError(f"extra_body must be plain JSON: {error}") from None
     return body
+
+
+def checked_thinking(thinking: Mapping[Role, bool] | None, extra_body: Mapping[str, Any] | None) -> dict[str, bool]:
+    """Which roles think, by the name of the role."""
+    found = {str(role): switch for role, switch in (thinking or {}).items()}
+    if unknown := sorted(found.keys() - set(Role)):
+        raise ConfigError(f"thinking names {', '.join(unknown)}; the roles are {', '.join(Role)}")
+    if wrong := [role for role, switch in found.items() if not isinstance(switch, bool)]:
+        raise ConfigError(f"thinking of {', '.join(wrong)} must be true or false, got {found[wrong[0]]!r}")
+    if found and not isinstance((extra_body or {}).get("chat_template_kwargs", {}), Mapping):
+        raise ConfigError("thinking is set in chat_template_kwargs, which extra_body sets to something else")
+    return found
+
+
+def with_thinking(body: Mapping[str, Any], switch: bool | None) -> dict[str, Any]:
+    """The body of a request with thinking on or off, or as the endpoint does it for None."""
+    if switch is None:
+        return dict(body)
+    return {**body, "chat_template_kwargs": {**body.get("chat_template_kwargs", {}), "enable_thinking": switch}}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import threading
 import time
 import weakref
@@ -15,17 +17,24 @@ from typing import Any, cast
 
 import openai
 
+from trl_mentor.backends.completion import read_reply
 from trl_mentor.backends.endpoint import (
     PLACEHOLDER_KEY,
     check_base_url,
     check_numbers,
     checked_body,
+    checked_thinking,
     own_headers,
     read_key,
+    with_thinking,
 )
+from trl_mentor.backends.failures import Failure, read_failure
+from trl_mentor.backends.http_client import bounded_client
 from trl_mentor.backends.retry import retry_delay
 from trl_mentor.errors import BackendError, ConfigError
-from trl_mentor.records import Message, Reply, Role, Usage
+from trl_mentor.records import Message, Reply, Role
+
+logger = logging.getLogger(__name__)
 
 _GRACE = 5.0
 """Seconds on top of the timeout after which a caller stops waiting for the event loop itself."""
@@ -43,8 +52,10 @@ class OpenAIBackend:
     drop by drop, and some endpoints send blank lines while a request waits. `max_retries` counts further tries after
     a lost connection or a status of 408, 409, 429 or 5xx; all of them share the one timeout of the call.
 
-    `extra_body` is merged into the JSON of every request. Raises `ConfigError` for settings outside their range and
-    for a variable that is not set.
+    `extra_body` is merged into the JSON of every request; `thinking` turns thinking on or off by role, through
+    `enable_thinking` of the chat template. A schema goes along as `response_format`, until a request succeeds only
+    without one. Answers of more than 8 MB and redirects are failures. Raises `ConfigError` for settings outside their
+    range and for a variable that is not set.
     """
 
     def __init__(
@@ -57,6 +68,7 @@ class OpenAIBackend:
         max_tokens: int = 4096,
         max_retries: int = 2,
         extra_body: Mapping[str, Any] | None = None,
+        thinking: Mapping[Role, bool] | None = None,
     ) -> None:
         check_numbers(temperature, max_tokens, max_retries)
         check_base_url(base_url)
@@ -71,10 +83,17 @@ class OpenAIBackend:
             "max_tokens": max_tokens,
             "max_retries": max_retries,
             "extra_body": checked_body(extra_body),
+            "thinking": checked_thinking(thinking, extra_body),
         }
         self._client = openai.AsyncOpenAI(
-            api_key=key, base_url=base_url, max_retries=0, default_headers=own_headers(key) if base_url else None
+            api_key=key,
+            base_url=base_url,
+            max_retries=0,
+            default_headers=own_headers(key) if base_url else None,
+            http_client=bounded_client(),
         )
+        # Whether a `response_format` was ever taken, and whether one was refused; only the request loop changes them.
+        self._schemas_taken = self._schemas_refused = False
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -89,6 +108,17 @@ class OpenAIBackend:
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), self.model, **self._settings), ()
 
+    @property
+    def endpoint(self) -> str:
+        """The root of the API, as logs and records name it."""
+        return str(self._client.base_url).rstrip("/")
+
+    @property
+    def identity(self) -> str:
+        """All that determines a reply besides the request; not the address, which may change while the model stays."""
+        names = ("temperature", "max_tokens", "extra_body", "thinking")
+        return json.dumps({"model": self.model, **{name: self._settings[name] for name in names}}, sort_keys=True)
+
     def chat(
         self, messages: Sequence[Message], *, role: Role, timeout: float, schema: Mapping[str, Any] | None = None
     ) -> Reply:
@@ -101,7 +131,7 @@ class OpenAIBackend:
             raise BackendError(f"no time left to ask {self.model!r}")
         with self._lock:
             loop = self._running_loop()
-            future = asyncio.run_coroutine_threadsafe(self._ask(messages, timeout), loop)
+            future = asyncio.run_coroutine_threadsafe(self._ask(messages, role, schema, timeout), loop)
         try:
             return future.result(timeout + _GRACE)
         except CancelledError:
@@ -139,55 +169,80 @@ class OpenAIBackend:
             weakref.finalize(self, _stop, self._loop)
         return self._loop
 
-    async def _ask(self, messages: Sequence[Message], timeout: float) -> Reply:
+    async def _ask(
+        self, messages: Sequence[Message], role: Role, schema: Mapping[str, Any] | None, timeout: float
+    ) -> Reply:
         deadline = time.monotonic() + timeout
+        failure: BackendError | None = None
         try:
             async with asyncio.timeout(timeout):
-                return await self._try_repeatedly(messages, deadline)
+                outcome = await self._answer(messages, role, schema, deadline)
         except TimeoutError:
-            failure = f"no complete reply from {self._client.base_url} within {timeout:.1f} s"
-        raise BackendError(failure)
+            failure = BackendError(f"no complete reply from {self._client.base_url} within {timeout:.1f} s")
+        # Outside the except block: the client's errors hold the request and its headers.
+        if failure is not None:
+            raise failure
+        if isinstance(outcome, Failure):
+            raise outcome.kind(f"{self._client.base_url} {self._without_key(outcome.text)}")
+        return outcome
 
-    async def _try_repeatedly(self, messages: Sequence[Message], deadline: float) -> Reply:
+    async def _answer(
+        self, messages: Sequence[Message], role: Role, schema: Mapping[str, Any] | None, deadline: float
+    ) -> Reply | Failure:
+        """Ask with the schema if there is one; without it where the endpoint takes the request only so."""
+        body = with_thinking(self._settings["extra_body"], self._settings["thinking"].get(role))
+        if schema is None or self._schemas_refused or "response_format" in body:
+            return await self._try_repeatedly(messages, body, deadline)
+        form = {"type": "json_schema", "json_schema": {"name": role.value, "strict": True, "schema": dict(schema)}}
+        outcome = await self._try_repeatedly(messages, {**body, "response_format": form}, deadline)
+        if isinstance(outcome, Reply):
+            self._schemas_taken = True
+            return outcome
+        if not outcome.may_come_from_the_schema(accepted_before=self._schemas_taken):
+            return outcome
+        plain = await self._try_repeatedly(messages, body, deadline)
+        if isinstance(plain, Reply) and not self._schemas_refused:
+            self._schemas_refused = True
+            logger.info(
+                "%s takes requests only without response_format and is asked for plain text from now on: HTTP %s",
+                self.endpoint,
+                outcome.status,
+            )
+        return plain
+
+    async def _try_repeatedly(
+        self, messages: Sequence[Message], body: Mapping[str, Any], deadline: float
+    ) -> Reply | Failure:
         for attempt in range(self._settings["max_retries"] + 1):
             try:
-                reply = _read_reply(await self._send(messages, deadline))
-                return replace(reply, text=self._without_key(reply.text))
+                reply = read_reply(await self._send(messages, body, deadline))
+                return replace(reply, text=self._without_key(reply.text), thinking=self._without_key(reply.thinking))
             # ValueError: a body that is not JSON, or messages that cannot be encoded.
-            except (openai.OpenAIError, ValueError) as error:
-                failure, delay = self._describe(error), retry_delay(error, attempt)
+            except (openai.OpenAIError, ValueError, BackendError) as error:
+                failure = self._read_failure(error)
+                delay = retry_delay(error, attempt)
             if delay is None or attempt == self._settings["max_retries"]:
                 break
             if time.monotonic() + delay >= deadline:
-                failure += f"; a retry in {delay:.1f} s would come too late"
-                break
+                return replace(failure, text=f"{failure.text}; a retry in {delay:.1f} s would come too late")
             await asyncio.sleep(delay)
-        # Outside the except block: the client's errors hold the request and its headers.
-        raise BackendError(failure)
+        return failure
 
-    async def _send(self, messages: Sequence[Message], deadline: float) -> object:
+    async def _send(self, messages: Sequence[Message], body: Mapping[str, Any], deadline: float) -> object:
         # OpenAI's newer models refuse `max_tokens`; most other servers know nothing else.
         limit = "max_tokens" if self._settings["base_url"] else "max_completion_tokens"
         return await self._client.chat.completions.create(
             model=self.model,
             messages=cast(Any, list(messages)),
             temperature=self._settings["temperature"],
-            extra_body={limit: self._settings["max_tokens"], **self._settings["extra_body"]},
+            extra_body={limit: self._settings["max_tokens"], **body},
             timeout=max(deadline - time.monotonic(), 0.001),
         )
 
-    def _describe(self, error: Exception) -> str:
-        if isinstance(error, openai.APIStatusError):
-            text = f"answered HTTP {error.status_code}: {error.message}"
-            if error.status_code == 404:
-                text = (
-                    f"{text} (base_url must be the root of the API, usually ending in /v1, and serve {self.model!r})"
-                )
-        elif isinstance(error, openai.APIConnectionError):
-            text = f"could not be reached: {error} {error.__cause__ or ''}"
-        else:
-            text = f"cannot be asked: {type(error).__name__}: {error}"
-        return f"{self._client.base_url} {self._without_key(text)[:400].rstrip()}"
+    def _read_failure(self, error: Exception) -> Failure:
+        sent = self._client.api_key != PLACEHOLDER_KEY
+        key_name = self._settings["api_key_env"] or "OPENAI_API_KEY"
+        return read_failure(error, model=self.model, key_name=key_name if sent else None)
 
     def _without_key(self, text: str) -> str:
         key = self._client.api_key
@@ -206,21 +261,3 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 def _stop(loop: asyncio.AbstractEventLoop) -> None:
     with suppress(RuntimeError):  # it is closed already
         loop.call_soon_threadsafe(loop.stop)
-
-
-def _read_reply(completion: object) -> Reply:
-    """The first choice of a chat completion, or `BackendError` if there is none."""
-    choices = getattr(completion, "choices", None)
-    message = getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
-    if message is None:
-        raise BackendError(
-            "the endpoint's answer holds no chat completion; check that base_url is the root of its API"
-        )
-    content = getattr(message, "content", None)
-    if content is not None and not isinstance(content, str):
-        raise BackendError(f"the endpoint's reply has content of type {type(content).__name__}; expected text")
-    usage = getattr(completion, "usage", None)
-    counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
-    prompt_tokens, completion_tokens = (count if isinstance(count, int) else 0 for count in counts)
-    truncated = getattr(choices[0], "finish_reason", None) == "length" if choices else False
-    return Reply(content or "", Usage(prompt_tokens, completion_tokens), truncated)

@@ -9,6 +9,8 @@ from email.utils import parsedate_to_datetime
 
 import openai
 
+from trl_mentor.errors import BackendError
+
 _RETRIED_STATUSES = frozenset({408, 409, 429})
 
 _jitter = random.Random()
@@ -22,7 +24,7 @@ def retry_delay(error: Exception, attempt: int) -> float | None:
         if error.status_code not in _RETRIED_STATUSES and error.status_code < 500:
             return None
         wished = _parse_retry_after(error.response.headers.get("retry-after"))
-    elif not isinstance(error, openai.APIConnectionError):
+    elif not isinstance(error, openai.APIConnectionError) or isinstance(error.__cause__, BackendError):
         return None
     delay = min(0.5 * 2**attempt, 8.0) if wished is None else wished
     return delay * (1 + 0.25 * _jitter.random())
