@@ -88,6 +88,11 @@ def find_collapsed(states: Sequence[GroupState]) -> list[int]:
     return [index for index, state in enumerate(states) if state is GroupState.COLLAPSED]
 
 
+def find_unscorable(states: Sequence[GroupState]) -> list[int]:
+    """Indices of the groups of which no completion could be scored."""
+    return [index for index, state in enumerate(states) if state is GroupState.UNSCORABLE]
+
+
 def reroll_outcome(successes: Sequence[float], threshold: float = 0.0) -> RerollOutcome:
     """What the re-roll of one collapsed group brought. A group that could not be scored is still collapsed."""
     match _group_state(successes, threshold):

@@ -37,7 +37,7 @@ MENTOR_SETTINGS = (
 )
 """The settings that only `build_mentor` reads."""
 
-STRATEGY_SETTINGS = (*MENTOR_SETTINGS, "mentor_strategy", "mentor_hint_template")
+STRATEGY_SETTINGS = (*MENTOR_SETTINGS, "mentor_strategy", "mentor_hint_template", "mentor_routes")
 """The settings that only `build_strategy` reads."""
 
 
@@ -55,7 +55,8 @@ def build_strategy(
             return NoneStrategy()
         case StrategyKind.MENTOR:
             mentor = build_mentor(settings, is_main=is_main, device=device) if mentor is None else mentor
-            return MentorStrategy(mentor, hint_template=settings.mentor_hint_template)
+            routes = json_object("mentor_routes", settings.mentor_routes)
+            return MentorStrategy(mentor, hint_template=settings.mentor_hint_template, routes=routes)
 
 
 def build_schedule(settings: MentorArguments, strategy: Strategy) -> Schedule:
@@ -64,8 +65,11 @@ def build_schedule(settings: MentorArguments, strategy: Strategy) -> Schedule:
         case ScheduleKind.INLINE:
             return Inline(strategy)
         case ScheduleKind.AHEAD:
-            workers = strategy.mentor.max_concurrency if isinstance(strategy, MentorStrategy) else 1
-            return Ahead(LessonQueue(strategy.prepare, size=settings.mentor_queue_size, workers=workers))
+            workers, at_once = 1, None
+            if isinstance(strategy, MentorStrategy):
+                workers, at_once = strategy.mentor.max_concurrency, strategy.unasked
+            queue = LessonQueue(strategy.prepare, size=settings.mentor_queue_size, workers=workers)
+            return Ahead(queue, at_once=at_once)
 
 
 def build_mentor(settings: MentorArguments, *, is_main: bool = True, device: str | None = None) -> Mentor:
@@ -104,6 +108,18 @@ def build_backend(settings: MentorArguments, *, is_main: bool = True, device: st
             device=device,
             temperature=settings.mentor_temperature,
             max_new_tokens=settings.mentor_max_tokens,
+            thinking=json_object("mentor_thinking", settings.mentor_thinking),
+        )
+    if settings.mentor_backend == BackendKind.VLLM:
+        if not is_main:
+            return _OnMainOnly()
+        from trl_mentor.backends.vllm import VLLMBackend
+
+        return VLLMBackend(
+            settings.mentor_model,
+            temperature=settings.mentor_temperature,
+            max_tokens=settings.mentor_max_tokens,
+            thinking=json_object("mentor_thinking", settings.mentor_thinking),
         )
     from trl_mentor.backends.openai import OpenAIBackend
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trl_mentor.assembly import completion_text, question_text
+from trl_mentor.causes import Sign, find_cause
+from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, VERIFIER_ERROR
 from trl_mentor.collapse import SuccessRule
 from trl_mentor.records import Attempt, CollapsedGroup, Row
 
@@ -26,31 +28,55 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    """Turns the rows of a selected group into what a mentor reads."""
+    """Turns the rows of a group into what a mentor reads."""
 
     rule: SuccessRule
     answer_columns: Sequence[str]
     """Columns that may hold the reference answer; the first that is not empty in the data set row is taken."""
+    format_columns: Sequence[int] = ()
+    """Which of the rewards pay for form."""
 
     def read(self, index: int, members: Sequence[Member]) -> CollapsedGroup:
         example = example_of(members)
-        answer = next((example[name] for name in self.answer_columns if example.get(name) is not None), None)
-        attempts = [self._attempt(member) for member in members]
+        value = next((example[name] for name in self.answer_columns if example.get(name) is not None), None)
+        answer = _answer_text(value)
+        signs = [self._sign(member) for member in members]
+        found = find_cause(signs, answer)
+        attempts = [_attempt(sign, member) for sign, member in zip(signs, members, strict=True)]
+        # A completion that could not be judged may be right, so the mentor is not told that it failed.
+        judged = [attempt for sign, attempt in zip(signs, attempts, strict=True) if sign.judged]
         return CollapsedGroup(
             question=question_text(example["prompt"]),
-            # A completion that could not be scored may be right, so the mentor is not told that it failed.
-            attempts=tuple(attempt for attempt in attempts if attempt.reward is not None),
-            answer=_answer_text(answer),
+            attempts=tuple(judged or attempts),
+            answer=answer,
             prompt=example["prompt"],
             index=index,
+            cause=found.cause,
+            cause_detail=found.detail,
         )
 
-    def _attempt(self, member: Member) -> Attempt:
-        return Attempt(
-            text=completion_text(member.row.completion),
-            reward=none_if_nan(self.rule.value(member.row.rewards)),
+    def _sign(self, member: Member) -> Sign:
+        row = member.row
+        parsed = row.extra.get(ANSWER_PARSED)
+        return Sign(
+            text=completion_text(row.completion),
+            success=self.rule.value(row.rewards),
             truncated=member.truncated,
+            formats=tuple(row.rewards[column] for column in self.format_columns),
+            parsed=parsed if isinstance(parsed, str) else None,
+            verifier_error=row.extra.get(VERIFIER_ERROR),
         )
+
+
+def _attempt(sign: Sign, member: Member) -> Attempt:
+    notes = [member.row.extra.get(FEEDBACK)]
+    notes += [f"could not be judged: {sign.verifier_error}"] if sign.verifier_error else []
+    return Attempt(
+        text=sign.text,
+        reward=none_if_nan(sign.success) if sign.judged else None,
+        truncated=sign.truncated,
+        feedback="\n".join(note for note in notes if note) or None,
+    )
 
 
 def example_of(members: Sequence[Member]) -> Mapping[str, Any]:

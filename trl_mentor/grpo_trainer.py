@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
 from trl_mentor.callback import MentorCallback
+from trl_mentor.causes import format_columns
+from trl_mentor.channel import LIMITS, reports
 from trl_mentor.checkpoints import last_complete_checkpoint, nothing_to_resume, was_saved
 from trl_mentor.collapse import SuccessRule, group_states
 from trl_mentor.config import check_deadline, mentor_arguments
@@ -34,14 +36,15 @@ from trl_mentor.guards import (
     warn_if_queue_is_small,
     warn_if_success_is_a_sum,
 )
-from trl_mentor.intervene import Objection, Policy, Request, intervene
+from trl_mentor.intervene import Concerned, Objection, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
-from trl_mentor.records import HintOrigin, Lesson, Prompt, Row
+from trl_mentor.records import Cause, HintOrigin, Lesson, Prompt, Row
 from trl_mentor.reroll import local_rows
+from trl_mentor.reward_errors import RewardGuard
 from trl_mentor.rows import aligned, rows_of, spliced
 from trl_mentor.schedules import Ahead
-from trl_mentor.settings import ScheduleKind
+from trl_mentor.settings import RewardErrors, ScheduleKind
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
 from trl_mentor.vllm_cpu import use_cpu_engine
@@ -74,11 +77,16 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def __init__(
         self, *args: Any, mentor: Mentor | None = None, strategy: Strategy | None = None, **kwargs: Any
     ) -> None:
-        given = inspect.signature(GRPOTrainer.__init__).bind_partial(self, *args, **kwargs).arguments
+        bound = inspect.signature(GRPOTrainer.__init__).bind_partial(self, *args, **kwargs)
+        given = bound.arguments
         settings = mentor_arguments(given.get("args"))
         zero3 = is_deepspeed_zero3_enabled()
         check_arguments(given, settings, mentor=mentor, strategy=strategy, zero3=zero3)
-        super().__init__(*args, **kwargs)
+        self._reward_guard: RewardGuard | None = None
+        if settings.mentor_reward_errors == RewardErrors.UNSCORABLE:
+            self._reward_guard = RewardGuard(decisive=settings.mentor_success_rewards)
+            given["reward_funcs"] = self._reward_guard.wrap(given.get("reward_funcs"))
+        super().__init__(*bound.args[1:], **bound.kwargs)
         use_cpu_engine(self)
         self._engine_limit = engine_limit(self)
         if self._is_vlm:
@@ -90,6 +98,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             weights=self.reward_weights.tolist(),
             success_rewards=settings.mentor_success_rewards or (),
             threshold=settings.mentor_success_threshold,
+        )
+        self._format_columns = format_columns(
+            self.reward_func_names, settings.mentor_format_rewards, settings.mentor_success_rewards or ()
         )
         if strategy is None:
             main, device = self.accelerator.is_main_process, str(self.accelerator.device)
@@ -105,6 +116,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         """What happened since the run began, over all ranks; a resumed run continues it."""
         self.last_mentor_failure = ""
         """Why the newest hint that was not accepted failed or fell back; empty before the first."""
+        self.newest_causes: dict[Cause, str] = {}
+        """What showed the newest collapse of each cause; on the main process alone."""
         self.journal = self._open_journal()
         self._exchange = Exchange(self.accelerator)
         self._settings = settings
@@ -160,16 +173,18 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         first = Generated._make(super()._generate(prompts))
         if not self._training_batch:
             return first
-        rewards = self._score(self._batch_inputs, prompts, first)
+        rewards, reported = self._score(self._batch_inputs, prompts, first)
         rule, size = self.success_rule, self.num_generations
         states = group_states([rule.value(row) for row in rewards.tolist()], size, rule.threshold)
         tokens = self._exchange.total(sum(len(ids) for ids in first.completion_ids))
         counters = count_states(states) + Counters(policy_tokens=tokens)
         self._batch_hints = [""] * len(prompts)
-        selected = self.strategy.select(states)
-        if selected:
-            first, rewards, more = self._intervene(prompts, first, rewards, selected)
+        concerned = Concerned.among(states, self.strategy.select(states), journaled=self.strategy.name != "none")
+        if concerned.gathered:
+            first, rewards, more = self._intervene(prompts, first, rewards, reported, concerned)
             counters += more
+        if self._reward_guard is not None:
+            counters += Counters(reward_errors=self._exchange.total(self._reward_guard.take_count()))
         self._batch_rewards = rewards
         self.mentor_totals += counters
         for name, value in batch_metrics(counters).items():
@@ -181,6 +196,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     ) -> torch.Tensor:
         if not self._training_batch:
             rewards: torch.Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+            self._take_reports(len(prompts))
             self._batch_hints = [""] * len(prompts)
         else:
             if self._batch_rewards is None:
@@ -191,13 +207,18 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         return rewards
 
     def _intervene(
-        self, prompts: list[Any], first: Generated, rewards: torch.Tensor, selected: Sequence[int]
+        self,
+        prompts: list[Any],
+        first: Generated,
+        rewards: torch.Tensor,
+        reported: Mapping[str, Sequence[Any]],
+        concerned: Concerned,
     ) -> tuple[Generated, torch.Tensor, Counters]:
-        """Re-roll the selected groups; returns the batch of this rank, everybody's rewards, and what happened."""
+        """Find causes, re-roll the selected groups; returns this rank's batch, everybody's rewards, what happened."""
         size, rank = self.num_generations, self._exchange.rank
         assert self._reader is not None
         start = rank * len(prompts)
-        logs = aligned(self._pending_extra_logs, len(prompts))
+        logs = {**aligned(self._pending_extra_logs, len(prompts)), **reported}
         rows = rows_of(first, rewards[start : start + len(prompts)], logs, hints=[None] * len(prompts))
         members = [
             Member(
@@ -206,11 +227,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                 truncated=self._is_truncated(rows[i]),
                 example=self._examples[i] if number % size == 0 else None,
             )
-            for i, number in local_rows(selected, group_size=size, rank=rank, rows_per_rank=len(prompts))
+            for i, number in local_rows(concerned.gathered, group_size=size, rank=rank, rows_per_rank=len(prompts))
         ]
         outcome = intervene(
             sorted(self._exchange.gather(members), key=lambda member: member.number),
-            selected,
+            concerned,
             step=self.state.global_step,
             strategy=self.strategy,
             schedule=self.schedule,
@@ -223,8 +244,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             if self.journal is not None:
                 self.journal.append(intervention)
             guidance = intervention.guidance
-            if guidance is not None and guidance.reason and guidance.origin is not HintOrigin.DROPPED:
+            if guidance is not None and guidance.origin in (HintOrigin.FALLBACK, HintOrigin.FAILED):
                 self.last_mentor_failure = guidance.reason
+        self.newest_causes.update(outcome.details)
         rewards = rewards.clone()
         for index, new in outcome.rows.items():
             rewards[index * size : (index + 1) * size] = torch.tensor([row.rewards for row in new])
@@ -252,7 +274,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._pending_extra_logs, self._pending_metrics = defaultdict(list), defaultdict(list)
         second = Generated._make(super()._generate([request.sampled_under for request in requests]))
         examples = [deepcopy(dict(request.example)) for request in requests]
-        rewards = self._score(examples, [example["prompt"] for example in examples], second)
+        rewards, _ = self._score(examples, [example["prompt"] for example in examples], second)
         logs = aligned(self._pending_extra_logs, len(requests))
         for name, values in self._pending_metrics.items():
             first_metrics[f"mentor/reroll/{name}"].extend(values)
@@ -262,12 +284,21 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         hints = [request.hint for request in requests]
         return rows_of(second, rewards[start : start + len(requests)], logs, hints=hints)
 
-    def _score(self, inputs: list[dict[str, Any]], prompts: list[Prompt], generated: Generated) -> torch.Tensor:
-        """Everybody's rewards, shape (rows of all ranks, reward functions); the functions get copies to look at."""
+    def _score(
+        self, inputs: list[dict[str, Any]], prompts: list[Prompt], generated: Generated
+    ) -> tuple[torch.Tensor, dict[str, list[str | None]]]:
+        """Everybody's rewards, shape (rows of all ranks, reward functions), and what was reported on this rank's rows.
+
+        The reward functions get copies to look at.
+        """
         shown = deepcopy((prompts, generated.completions))
         ids = [list(row) for row in generated.completion_ids]  # integers, for which deepcopy takes far longer
         rewards: torch.Tensor = super()._calculate_rewards(inputs, *shown, ids)
-        return rewards
+        return rewards, self._take_reports(len(prompts))
+
+    def _take_reports(self, rows: int) -> dict[str, list[str | None]]:
+        """What reward functions reported to the mentor, taken out of the columns that TRL logs."""
+        return reports({column: self._pending_extra_logs.pop(column, []) for column in LIMITS}, rows)
 
     def _objection(self, lesson: Lesson, original: Prompt) -> Objection | None:
         """What speaks against re-rolling this policy under a lesson, or None.
@@ -295,11 +326,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def _write_back_logs(self, rows: Sequence[Row]) -> None:
         """Replace the columns that reward functions logged, so that each row shows its own values."""
         logged = aligned(self._pending_extra_logs, len(rows))
-        for column in sorted({*logged, *(column for row in rows for column in row.extra)}):
+        for column in sorted({*logged, *(column for row in rows for column in row.extra)} - LIMITS.keys()):
             self._pending_extra_logs[column] = [row.extra.get(column) for row in rows]
 
     def _read_with(self, columns: Iterable[str]) -> GroupReader:
-        return GroupReader(rule=self.success_rule, answer_columns=answer_columns(self._settings, columns))
+        return GroupReader(self.success_rule, answer_columns(self._settings, columns), self._format_columns)
 
     def _open_journal(self) -> Journal | None:
         if self.strategy.name == "none" or not self.accelerator.is_main_process:

@@ -9,15 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from trl_mentor.assembly import completion_text
-from trl_mentor.collapse import SuccessRule, reroll_outcome
-from trl_mentor.counters import Counters, count_guidances, count_outcomes
+from trl_mentor.collapse import SuccessRule, find_collapsed, find_unscorable, reroll_outcome
+from trl_mentor.counters import Counters, count_causes, count_guidances, count_outcomes
 from trl_mentor.exchange import Exchange
 from trl_mentor.group_reader import GroupReader, Member, example_of, none_if_nan
 from trl_mentor.records import (
     Assignment,
+    Cause,
+    CollapsedGroup,
+    GroupState,
+    Guidance,
+    HintOrigin,
     Intervention,
     Lesson,
     Prepared,
@@ -28,6 +33,8 @@ from trl_mentor.records import (
 from trl_mentor.reroll import plan_reroll
 from trl_mentor.schedules import Planned, Schedule
 from trl_mentor.strategies.base import Strategy
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +78,39 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Concerned:
+    """The groups of a batch that something is done or said about, by their index, each list ascending."""
+
+    gathered: Sequence[int]
+    """Those whose rows the ranks exchange: the others', and every collapsed one, for their causes."""
+    selected: Sequence[int]
+    """Those that the strategy acts on."""
+    recorded: Sequence[int] = ()
+    """Those that nothing can be done about, which the journal is to tell of nevertheless."""
+
+    @classmethod
+    def among(cls, states: Sequence[GroupState], selected: Sequence[int], *, journaled: bool) -> Concerned:
+        """Those of a batch in which the strategy selected some; without a journal none is recorded."""
+        unscorable = find_unscorable(states)
+        return cls(
+            gathered=sorted({*selected, *find_collapsed(states), *unscorable}),
+            selected=selected,
+            recorded=[index for index in unscorable if index not in selected] if journaled else [],
+        )
+
+    def of(self, indices: Sequence[int], groups: Sequence[T]) -> list[T]:
+        """The groups with these indices, of those gathered."""
+        return [groups[self.gathered.index(index)] for index in indices]
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of the selected groups, equal on every rank but for the interventions."""
+    """What came of the concerned groups, equal on every rank but for the interventions and details."""
 
     interventions: list[Intervention]
     """For the journal; empty on all ranks but the main process."""
+    details: dict[Cause, str]
+    """What shows the newest of each cause; empty on all ranks but the main process."""
     rows: dict[int, list[Row]]
     """New rows of the re-rolled groups, by group index."""
     examples: dict[int, Mapping[str, Any]]
@@ -85,7 +120,7 @@ class Outcome:
 
 def intervene(
     members: Sequence[Member],
-    selected: Sequence[int],
+    concerned: Concerned,
     *,
     step: int,
     strategy: Strategy,
@@ -95,22 +130,28 @@ def intervene(
     exchange: Exchange,
     policy: Policy,
 ) -> Outcome:
-    """Plan on the main process, re-roll the places that got a lesson, merge.
+    """Find causes and plan on the main process, re-roll the places that got a lesson, merge.
 
-    `members` are the rows of the `selected` groups over all ranks, in order of their number.
+    `members` are the rows of the gathered groups over all ranks, in order of their number.
     """
-    size = len(members) // len(selected)
-    originals = [members[start : start + size] for start in range(0, len(members), size)]
+    size, selected = len(members) // len(concerned.gathered), concerned.selected
+    gathered = [members[start : start + size] for start in range(0, len(members), size)]
+    originals = concerned.of(selected, gathered)
     plans: list[Planned] = []
+    groups: list[CollapsedGroup] = []
 
     def plan() -> tuple[list[Place], Counters]:
-        assignments = [
-            Assignment(reader.read(index, group), example_of(group), step)
-            for index, group in zip(selected, originals, strict=True)
-        ]
-        planned = schedule.plan(assignments, lambda prepared: _fitted(prepared, strategy, policy))
+        groups.extend(map(reader.read, concerned.gathered, gathered))
+        pairs = zip(concerned.of(selected, groups), originals, strict=True)
+        assignments = [Assignment(group, example_of(rows), step) for group, rows in pairs]
+        planned = Planned([], [])
+        if assignments:
+            planned = schedule.plan(assignments, lambda prepared: _fitted(prepared, strategy, policy))
+        pairs = zip(concerned.of(concerned.recorded, groups), concerned.of(concerned.recorded, gathered), strict=True)
+        planned.unused.extend(_left_alone(Assignment(group, example_of(rows), step)) for group, rows in pairs)
         plans.append(planned)
-        return _places(planned, assignments), planned.counters + _count_work(planned)
+        counters = planned.counters + _count_work(planned) + count_causes(group.cause for group in groups)
+        return _places(planned, assignments), counters
 
     started = time.monotonic()
     places, counters = exchange.from_main(plan)
@@ -139,10 +180,18 @@ def intervene(
             for planned in plans
             for item in _records(planned, rerolled, step, strategy.name, rule=reader.rule, reward_names=reward_names)
         ],
+        details={group.cause: group.cause_detail for group in groups},
         rows=merged,
         examples={selected[place.position]: place.example for place in places if place.example is not None},
         counters=counters,
     )
+
+
+def _left_alone(assignment: Assignment) -> Prepared:
+    """The end of a group that no strategy is asked about."""
+    group = assignment.group
+    guidance = Guidance(None, HintOrigin.NOT_ASKED, reason=f"{group.cause}: {group.cause_detail}")
+    return Prepared(assignment, Lesson(prompt=None, guidance=guidance))
 
 
 def _places(planned: Planned, assignments: Sequence[Assignment]) -> list[Place]:

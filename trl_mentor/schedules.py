@@ -8,7 +8,7 @@ from typing import Protocol
 
 from trl_mentor.counters import Counters
 from trl_mentor.lesson_queue import LessonQueue
-from trl_mentor.records import Assignment, Lesson, Prepared
+from trl_mentor.records import Assignment, CollapsedGroup, Lesson, Prepared
 from trl_mentor.strategies.base import Strategy
 
 Fit = Callable[[Prepared], Prepared]
@@ -56,27 +56,41 @@ class Inline:
 class Ahead:
     """Groups are handed to the background; lessons that are ready by now take their places. Nothing waits.
 
-    A place takes the lesson whole: the prompt, the data set row and the hint of the group that it was written for.
+    A place takes the lesson whole: the prompt, the data set row and the hint of the group that it was written for. A
+    lesson that takes no work is not queued: with a prompt it is used at once, in the place of its own group.
     """
 
-    def __init__(self, queue: LessonQueue) -> None:
+    def __init__(
+        self, queue: LessonQueue, *, at_once: Callable[[CollapsedGroup], Lesson | None] | None = None
+    ) -> None:
+        """`at_once` gives the lesson of a group for which there is no work to do, or None."""
         self.queue = queue
+        self._at_once = at_once
 
     def plan(self, assignments: Sequence[Assignment], fit: Fit) -> Planned:
-        places: list[Prepared | None] = []
-        unused: list[Prepared] = []
-        while len(places) < len(assignments) and (finished := self.queue.next_finished()) is not None:
+        lessons = [self._at_once(item.group) if self._at_once else None for item in assignments]
+        queued = [item for item, lesson in zip(assignments, lessons, strict=True) if lesson is None]
+        own = [
+            None if lesson is None else fit(Prepared(item, lesson))
+            for item, lesson in zip(assignments, lessons, strict=True)
+        ]
+        places = [item if item is not None and _usable(item) else None for item in own]
+        unused = [item for item in own if item is not None and not _usable(item)]
+        free = [position for position, item in enumerate(places) if item is None]
+        ready: list[Prepared] = []
+        while len(ready) < len(free) and (finished := self.queue.next_finished()) is not None:
             prepared = fit(_of_these_columns(finished, assignments[0]))
-            (places if _usable(prepared) else unused).append(prepared)
-        now = assignments[0].collapsed_at
-        used = Counters(
-            handed_over=len(assignments),
-            lessons=len(places),
-            staleness=sum(now - item.assignment.collapsed_at for item in places if item is not None),
+            (ready if _usable(prepared) else unused).append(prepared)
+        for position, item in zip(free, ready, strict=False):
+            places[position] = item
+        dropped = self.queue.hand_over(queued)
+        counters = Counters(
+            handed_over=len(queued),
+            lessons=len(ready),
+            staleness=sum(assignments[0].collapsed_at - item.assignment.collapsed_at for item in ready),
+            dropped=len(dropped),
         )
-        dropped = self.queue.hand_over(assignments)
-        places += [None] * (len(assignments) - len(places))
-        return Planned(places, unused + dropped, used + Counters(dropped=len(dropped)))
+        return Planned(places, unused + dropped, counters)
 
 
 def _of_these_columns(prepared: Prepared, current: Assignment) -> Prepared:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, check_hint_template
+from trl_mentor.causes import check_routes
 from trl_mentor.errors import ConfigError
 
 _COUNTS = (
@@ -241,9 +242,9 @@ class MentorArguments:
             self._check_positive(name, float)
         if not _is_number(self.mentor_success_threshold):
             raise ConfigError(f"mentor_success_threshold must be a number, got {self.mentor_success_threshold!r}")
-        names = self.mentor_success_rewards
-        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-            raise ConfigError(f"mentor_success_rewards must be a list of names of reward functions, got {names!r}")
+        self._check_names("mentor_success_rewards")
+        self._check_names("mentor_format_rewards")
+        check_routes(self.mentor_routes)  # type: ignore[arg-type]  # an object by now
         if not isinstance(self.mentor_hint_template, str):
             raise ConfigError(f"mentor_hint_template must be a text, got {self.mentor_hint_template!r}")
         try:
@@ -258,6 +259,11 @@ class MentorArguments:
         allowed = [kind.value for kind in kinds]
         if value not in allowed:
             raise ConfigError(f"{name} must be one of {allowed}, got {value!r}; an object goes to the trainer itself")
+
+    def _check_names(self, setting: str) -> None:
+        names = getattr(self, setting)
+        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise ConfigError(f"{setting} must be a list of names of reward functions, got {names!r}")
 
     def _check_positive(self, name: str, kind: type) -> None:
         value = getattr(self, name)

@@ -159,6 +159,7 @@ def _config(method: str, seed: int, output_dir: Path) -> MentorGRPOConfig:
     return MentorGRPOConfig(
         output_dir=str(output_dir),
         mentor_strategy=METHODS[method],
+        mentor_routes={"cut_off": "mentor", "duplicates": "mentor"},  # its misconceptions make identical attempts
         num_generations=NUM_GENERATIONS,
         per_device_train_batch_size=NUM_GENERATIONS * PROMPTS_PER_BATCH,
         max_completion_length=MAX_ANSWER_TOKENS,

@@ -2,37 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trl_mentor import rescue
 from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_template, shorter_hint
+from trl_mentor.causes import check_routes
 from trl_mentor.collapse import find_collapsed
 from trl_mentor.errors import ConfigError
 from trl_mentor.mentor import Mentor
-from trl_mentor.records import CollapsedGroup, GroupState, Guidance, Lesson, Row
+from trl_mentor.records import CollapsedGroup, GroupState, Guidance, HintOrigin, Lesson, Route, Row
 
 
 class MentorStrategy:
     """q' = h* + q for each collapsed (q, a); the new group replaces the old one (sections 3.2 and 3.3).
 
-    A group for which the mentor failed is left as it was.
+    The cause of the collapse decides whether the mentor is asked: `routes` overrides `causes.DEFAULT_ROUTES`. A group
+    whose cause is skipped, or for which the mentor failed, is left as it was.
     """
 
     name = "mentor"
 
-    def __init__(self, mentor: Mentor, *, hint_template: str = DEFAULT_HINT_TEMPLATE) -> None:
+    def __init__(
+        self,
+        mentor: Mentor,
+        *,
+        hint_template: str = DEFAULT_HINT_TEMPLATE,
+        routes: Mapping[str, str] | None = None,
+    ) -> None:
         check_hint_template(hint_template)
         self.mentor = mentor
         self.hint_template = hint_template
+        self.routes = check_routes(routes)
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
         return find_collapsed(states)
 
     def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
+        lessons = [self.unasked(group) for group in groups]
+        asked = [group for group, lesson in zip(groups, lessons, strict=True) if lesson is None]
+        guidances = iter(self.mentor.guide(asked) if asked else ())
         return [
-            self._lesson(group, guidance) for group, guidance in zip(groups, self.mentor.guide(groups), strict=True)
+            self._lesson(group, next(guidances)) if lesson is None else lesson
+            for group, lesson in zip(groups, lessons, strict=True)
         ]
+
+    def unasked(self, group: CollapsedGroup) -> Lesson | None:
+        """The lesson of a group for whose cause the mentor is not asked, at once; None if it is to be asked."""
+        match self.routes[group.cause]:
+            case Route.MENTOR:
+                return None
+            case Route.FORMAT_HINT:
+                hint = self.mentor.plan.templates.format_hint
+                return self._lesson(group, Guidance(hint, HintOrigin.FORMAT, reason=group.cause_detail))
+            case Route.SKIP:
+                reason = f"{group.cause}: {group.cause_detail}" if group.cause_detail else str(group.cause)
+                return Lesson(prompt=None, guidance=Guidance(None, HintOrigin.NOT_ASKED, reason=reason))
 
     def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
         shorter = None if lesson.hint is None else shorter_hint(lesson.hint)
