@@ -13,6 +13,7 @@ import pytest
 import said
 
 from trl_mentor.backends.scripted import ScriptedBackend
+from trl_mentor.calls import Caller
 from trl_mentor.errors import BackendError, ConfigError, TemplateError
 from trl_mentor.hint_rules import HintLimits
 from trl_mentor.mentor import Ablation, Mentor
@@ -236,7 +237,8 @@ def test_the_second_question_spends_the_same_time_as_the_first():
             self.reads += 1
             return 9.0 if self.reads < 2 else 0.0
 
-    guidance = Tutorial(Mentor(ScriptedBackend(GOOD | {Role.ATTRIBUTION: ""})).plan, GROUP, Clock()).run()
+    backend = ScriptedBackend(GOOD | {Role.ATTRIBUTION: ""})
+    guidance = Tutorial(Mentor(backend).plan, GROUP, Caller(backend, Clock(), call_timeout=9.0)).run()
     assert guidance.origin is HintOrigin.FAILED
     assert [call.role for call in guidance.calls] == [Role.ATTRIBUTION]
 
@@ -586,7 +588,8 @@ def test_a_refused_draft_does_not_become_a_fallback_once_the_deadline_has_passed
         clock.cancelled = role is Role.REPAIR
         return (GOOD | {Role.JUDGMENT: LOW})[role]
 
-    guidance = Tutorial(Mentor(ScriptedBackend(script)).plan, GROUP, clock).run()
+    backend = ScriptedBackend(script)
+    guidance = Tutorial(Mentor(backend).plan, GROUP, Caller(backend, clock, call_timeout=9.0)).run()
     assert (guidance.hint, guidance.origin) == (None, HintOrigin.FAILED)
     assert "deadline of 60 s" in guidance.reason
 

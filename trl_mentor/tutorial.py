@@ -11,9 +11,9 @@ from typing import TypeVar
 from trl_mentor.agents import ATTRIBUTION, GENERATION, JUDGMENT, REPAIR, Agent
 from trl_mentor.backends.base import Backend
 from trl_mentor.calls import Caller
-from trl_mentor.errors import BackendError, DoubtfulReplyError, ReplyError
+from trl_mentor.errors import BackendError, DoubtfulReplyError, NotAskedError, ReplyError
 from trl_mentor.hint_rules import HintLimits, check_hint, gives_away
-from trl_mentor.mentor_pool import Clock, describe, outcome_of
+from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.packing import pack_attempts
 from trl_mentor.reask import ask_again, worth_asking_again
 from trl_mentor.records import (
@@ -66,12 +66,11 @@ class Plan:
 class Tutorial:
     """The work on one group. Runs in a thread of its own; `failed` may be read from outside meanwhile."""
 
-    def __init__(self, plan: Plan, group: CollapsedGroup, clock: Clock) -> None:
-        self.plan, self.group, self.clock = plan, group, clock
+    def __init__(self, plan: Plan, group: CollapsedGroup, caller: Caller) -> None:
+        self.plan, self.group, self.caller, self.clock = plan, group, caller, caller.clock
         self.attempts: tuple[str, ...] = ()
         self.diagnosis: tuple[str, ...] = ()
         self.drafts: list[Draft] = []
-        self.caller = Caller(plan.backend, clock, call_timeout=plan.call_timeout)
         self.started: float | None = None
 
     def run(self) -> Guidance:
@@ -86,6 +85,8 @@ class Tutorial:
                 why = f"the last draft got LOW from: {verdict.source}"
             except ReplyError as error:
                 why = str(error)
+            except NotAskedError as error:
+                return self._guidance(None, HintOrigin.NOT_ASKED, str(error))
             except BackendError as error:
                 backend_failures, why = backend_failures + 1, str(error)
         if self.clock.left() <= 0:

@@ -1,0 +1,187 @@
+"""What a mentor spends and may still spend, by generation batch and by run. Standard library only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from trl_mentor.budget_limits import Prices, read_limits, read_prices
+from trl_mentor.errors import BudgetSpentError, ConfigError
+from trl_mentor.records import EventKind, Usage
+
+
+class _Ledger:
+    """What is spent and set aside under the limits of one scope. Guarded by the lock of its budget."""
+
+    def __init__(self, scope: str, limits: Mapping[str, float]) -> None:
+        known = {kind: limits.get(f"{scope}_{kind}") for kind in ("calls", "tokens", "cost")}
+        self.scope = scope
+        self.limits = {kind: limit for kind, limit in known.items() if limit is not None}
+        self.spent = {"calls": 0.0, "tokens": 0.0, "cost": 0.0}
+        self.reserved = 0
+        """Calls that are set aside or under way, and not paid for yet."""
+        self.begun = 0
+        """Those of them that belong to groups which have begun."""
+
+    def check(self, calls: int, *, beside: int, average: Mapping[str, float]) -> None:
+        """Raise `BudgetSpentError` if so many calls beside others, each as large as the average, do not fit.
+
+        The last one may go beyond a limit of tokens or costs.
+        """
+        for kind, limit in self.limits.items():
+            if self.spent[kind] + (beside + calls - 1) * average[kind] >= limit:
+                left = "is spent" if self.spent[kind] >= limit else f"does not reach for {calls} more calls"
+                raise BudgetSpentError(f"the budget {self.scope}_{kind}={limit:g} {left}", f"{self.scope}_{kind}")
+
+
+class Budget:
+    """The limits of one mentor and what it spent; its threads share it.
+
+    A group sets aside, before its first call, the calls that a hint takes at least, so that no two groups each spend
+    half of what one hint needs. Limits of calls are exact. What a call takes of the others is known only afterwards:
+    no call is made once they are reached, so that they are passed by no more than the calls in flight, and a group
+    begins only if a hint would fit whose calls are as large as the average so far.
+    """
+
+    def __init__(
+        self,
+        limits: Mapping[str, Any] | None = None,
+        prices: Mapping[str, Any] | None = None,
+        *,
+        least_calls: int = 3,
+        hear: Callable[[EventKind, str], None] = lambda kind, text: None,
+    ) -> None:
+        """`least_calls` is how many a hint takes at least; `hear` is told once in a run of each limit that is reached.
+
+        Raises `ConfigError` for limits or prices that cannot be read, or that allow for less than a hint.
+        """
+        read = read_prices(prices)
+        self.limits = read_limits(limits, read)
+        self.least_calls = least_calls
+        self._prices = Prices() if read is None else read
+        for name, limit in self.limits.items():
+            if name.endswith("_calls") and limit < least_calls:
+                raise ConfigError(
+                    f"the budget {name}={limit:g} is below the {least_calls} calls that one hint takes at least; "
+                    "raise it or leave it out"
+                )
+        self._lock = threading.Lock()
+        self._run = _Ledger("run", self.limits)
+        self._average = {"calls": 1.0, "tokens": 0.0, "cost": 0.0}
+        self._answered = 0
+        self._hear = hear
+        self._said: set[str] = set()
+
+    def begin_run(self, calls: int, usage: Usage) -> None:
+        """Begin a run in which so much was spent before: nothing if it is a new one."""
+        with self._lock:
+            self._run.spent = {"calls": float(calls), **self._bill(usage)}
+            self._said.clear()
+
+    def shares(self, groups: int) -> list[Allowance]:
+        """What the groups of one batch may draw, in their order: the first ones set their calls aside first."""
+        batch = _Ledger("batch", self.limits)
+        allowances = [Allowance(self, (self._run, batch)) for _ in range(groups)]
+        for allowance in allowances:
+            allowance.set_aside()
+        return allowances
+
+    def _refused(self, error: BudgetSpentError) -> None:
+        if error.limit.startswith("run_"):
+            self._say(error.limit, EventKind.BUDGET_SPENT, f"{error}; training goes on without hints")
+        else:
+            what = "of batches that collapse further, only the most promising groups get a hint"
+            self._say(error.limit, EventKind.BUDGET_SHORT, f"{error}; {what}")
+
+    def _say(self, topic: str, kind: EventKind, text: str) -> None:
+        if topic not in self._said:
+            self._said.add(topic)
+            self._hear(kind, text)
+
+    def _count(self, usage: Usage | None) -> dict[str, float]:
+        """The bill of one call, which the average takes in if it was answered."""
+        bill = self._bill(usage or Usage())
+        if usage is not None:
+            self._answered += 1
+            for kind, value in bill.items():
+                self._average[kind] += (value - self._average[kind]) / self._answered
+            blind = [name for name in self.limits if not name.endswith("_calls")]
+            if blind and not bill["tokens"]:
+                text = (
+                    f"the endpoint does not count tokens, so that {' and '.join(blind)} cannot hold: limit the calls"
+                )
+                self._say("tokens", EventKind.BUDGET_SHORT, text)
+        return bill
+
+    def _bill(self, usage: Usage) -> dict[str, float]:
+        return {"tokens": usage.prompt_tokens + usage.completion_tokens, "cost": self._prices.cost(usage)}
+
+
+class Allowance:
+    """What one group may draw from the budgets of its batch and of the run."""
+
+    def __init__(self, budget: Budget, ledgers: Sequence[_Ledger]) -> None:
+        self._budget = budget
+        self._ledgers = ledgers
+        self._begun = False
+        self._set_aside = 0
+
+    def set_aside(self) -> None:
+        """Keep the calls of a hint for this group if there are enough. If not, `admit` tries once more."""
+        with self._budget._lock, suppress(BudgetSpentError):
+            self._reserve(self._budget.least_calls)
+
+    def admit(self) -> None:
+        """Before a call, which `settle` has to follow. Raises `BudgetSpentError` if there is nothing for it."""
+        budget = self._budget
+        with budget._lock:
+            try:
+                self._check()
+            except BudgetSpentError as error:
+                budget._refused(error)
+                raise
+            if not self._begun:
+                self._begun = True
+                for ledger in self._ledgers:
+                    ledger.begun += self._set_aside
+            self._set_aside -= 1
+
+    def settle(self, usage: Usage | None, *, made: bool = True) -> None:
+        """After a call: its usage, or None if it failed; `made=False` if there was no request after all."""
+        budget = self._budget
+        with budget._lock:
+            self._give_back(1)
+            bill = budget._count(usage)
+            for ledger in self._ledgers:
+                ledger.spent["calls"] += made
+                for kind, value in bill.items():
+                    ledger.spent[kind] += value
+
+    def close(self) -> None:
+        """Give back what was set aside and is not under way."""
+        with self._budget._lock:
+            self._give_back(self._set_aside)
+            self._set_aside = 0
+
+    def _check(self) -> None:
+        if not self._set_aside:
+            self._reserve(1 if self._begun else self._budget.least_calls)
+            return
+        for ledger in self._ledgers:  # the average may have grown since; groups that have begun come first
+            calls, beside = (1, 0) if self._begun else (self._set_aside, ledger.begun)
+            ledger.check(calls, beside=beside, average=self._budget._average)
+
+    def _reserve(self, calls: int) -> None:
+        for ledger in self._ledgers:
+            ledger.check(calls, beside=ledger.reserved, average=self._budget._average)
+        for ledger in self._ledgers:
+            ledger.reserved += calls
+            ledger.begun += calls * self._begun
+        self._set_aside += calls
+
+    def _give_back(self, calls: int) -> None:
+        for ledger in self._ledgers:
+            ledger.reserved -= calls
+            ledger.begun -= calls * self._begun
