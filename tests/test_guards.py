@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import importlib.util
 from types import SimpleNamespace
 
 import pytest
 
+from trl_mentor.backends.vllm import VLLMBackend
+from trl_mentor.config import MentorGRPOConfig
 from trl_mentor.errors import ConfigError
+from trl_mentor.grpo_trainer import MentorGRPOTrainer
 from trl_mentor.guards import (
+    check_arguments,
     context_length,
     refuse_local_mentor_under_zero3,
     warn_if_ahead_shares_a_device,
@@ -13,12 +18,57 @@ from trl_mentor.guards import (
 from trl_mentor.settings import MentorArguments
 
 
-def test_a_local_mentor_is_refused_where_loading_it_on_one_rank_would_hang():
-    local = MentorArguments(mentor_backend="transformers", mentor_model="m")
+@pytest.mark.parametrize("backend", ["transformers", "vllm"])
+def test_a_local_mentor_is_refused_where_loading_it_on_one_rank_would_hang(backend):
+    local = MentorArguments(mentor_backend=backend, mentor_model="m")
     with pytest.raises(ConfigError, match="mentor_backend='openai'"):
         refuse_local_mentor_under_zero3(local, zero3=True)
     refuse_local_mentor_under_zero3(local, zero3=False)
     refuse_local_mentor_under_zero3(MentorArguments(mentor_model="m"), zero3=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ({"use_vllm": True, "vllm_mode": "colocate"}, "serve the mentor"),
+        ({"use_vllm": True, "vllm_mode": "server"}, None),
+        ({"use_vllm": False}, None),
+        ({"use_vllm": True, "vllm_mode": "colocate", "mentor_strategy": "none"}, None),
+        ({"use_vllm": True, "vllm_mode": "colocate", "mentor_backend": "openai"}, None),
+    ],
+)
+def test_two_vllm_engines_in_one_process_are_refused_before_a_model_is_loaded(options, refused, tmp_path, monkeypatch):
+    monkeypatch.setattr("trl_mentor.guards.require_vllm", lambda: None)
+    args = MentorGRPOConfig(
+        str(tmp_path), **{"mentor_backend": "vllm", "mentor_model": "m", "use_cpu": True, "bf16": False, **options}
+    )
+    if refused is None:
+        check_arguments({"args": args}, args, mentor=None, strategy=None, zero3=False)
+    else:
+        with pytest.raises(ConfigError, match=refused):
+            check_arguments({"args": args}, args, mentor=None, strategy=None, zero3=False)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
+def test_a_vllm_mentor_without_vllm_is_refused_with_its_install(tmp_path):
+    args = MentorGRPOConfig(str(tmp_path), mentor_backend="vllm", mentor_model="m", use_cpu=True, bf16=False)
+    with pytest.raises(ConfigError, match="pip install vllm"):
+        MentorGRPOTrainer("no-such-policy", args=args, reward_funcs=[])
+    with pytest.raises(ConfigError, match="pip install vllm"):
+        VLLMBackend("no-such-mentor")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"temperature": 3.0}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"thinking": {"x": True}}, "thinking"),
+    ],
+)
+def test_a_wrong_setting_of_a_vllm_mentor_is_refused_before_the_engine_starts(wrong, named):
+    with pytest.raises(ConfigError, match=named):
+        VLLMBackend("no-such-mentor", **wrong)
 
 
 def test_a_local_mentor_that_writes_beside_training_is_warned_about(caplog):

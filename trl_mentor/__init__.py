@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from trl_mentor.backends.openai import OpenAIBackend
     from trl_mentor.backends.scripted import ScriptedBackend
     from trl_mentor.backends.transformers import TransformersBackend
+    from trl_mentor.backends.vllm import VLLMBackend
     from trl_mentor.callback import MentorCallback
     from trl_mentor.checkpoints import last_complete_checkpoint
     from trl_mentor.config import MentorGRPOConfig
@@ -27,6 +28,7 @@ _HOMES = {
     "OpenAIBackend": "backends.openai",
     "ScriptedBackend": "backends.scripted",
     "TransformersBackend": "backends.transformers",
+    "VLLMBackend": "backends.vllm",
     "last_complete_checkpoint": "checkpoints",
     "read_journal": "journal",
 }
@@ -39,6 +41,7 @@ __all__ = [
     "OpenAIBackend",
     "ScriptedBackend",
     "TransformersBackend",
+    "VLLMBackend",
     "last_complete_checkpoint",
     "read_journal",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from trl_mentor.backends.vllm import engines_held, require_vllm
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import MENTOR_SETTINGS, STRATEGY_SETTINGS
 from trl_mentor.mentor import Mentor
@@ -34,6 +35,7 @@ def check_arguments(
     `ConfigError` and, for options that mentoring does not support, `NotImplementedError`.
     """
     refuse_options(given)
+    refuse_second_engine(given.get("args"), named=engines_held() > 0)
     refuse_images(getattr(given.get("train_dataset"), "column_names", None))
     if mentor is not None and not isinstance(mentor, Mentor):
         raise ConfigError(
@@ -52,6 +54,9 @@ def check_arguments(
     elif mentor is not None:
         refuse_unused_settings(settings, given="mentor", unused=MENTOR_SETTINGS)
     else:
+        if names_mentor(settings, BackendKind.VLLM):
+            refuse_second_engine(given.get("args"), named=True)
+            require_vllm()
         refuse_local_mentor_under_zero3(settings, zero3=zero3)
         warn_if_ahead_shares_a_device(settings)
 
@@ -95,27 +100,39 @@ def refuse_unused_settings(settings: MentorArguments, *, given: str, unused: Ite
             )
 
 
+def refuse_second_engine(args: Any, *, named: bool) -> None:
+    """Raise `ConfigError` if the trainer is to hold a vLLM engine beside that of a mentor (`named`)."""
+    if named and getattr(args, "use_vllm", False) and getattr(args, "vllm_mode", None) == "colocate":
+        raise ConfigError(
+            "use_vllm with vllm_mode='colocate' puts the policy's vLLM engine into this process, which cannot hold "
+            "the mentor's (mentor_backend='vllm', VLLMBackend) too; serve the mentor (vllm serve MODEL) and use "
+            "mentor_backend='openai' with its mentor_base_url, or vllm_mode='server' for the policy"
+        )
+
+
+def names_mentor(settings: MentorArguments, *kinds: BackendKind) -> bool:
+    """Whether the settings describe a mentor that runs on one of these kinds of backend."""
+    return settings.mentor_strategy == StrategyKind.MENTOR and settings.mentor_backend in kinds
+
+
 def refuse_local_mentor_under_zero3(settings: MentorArguments, *, zero3: bool) -> None:
     """Raise `ConfigError` if one rank alone would load a model while every load is spread over all ranks."""
-    if (
-        zero3
-        and settings.mentor_strategy == StrategyKind.MENTOR
-        and settings.mentor_backend == BackendKind.TRANSFORMERS
-    ):
+    if zero3 and names_mentor(settings, BackendKind.TRANSFORMERS, BackendKind.VLLM):
         raise ConfigError(
-            "mentor_backend='transformers' loads the mentor on the main process alone, which hangs under DeepSpeed "
-            "ZeRO-3; serve the mentor (for example with vllm serve) and use mentor_backend='openai'"
+            f"mentor_backend={settings.mentor_backend!r} loads the mentor on the main process alone, which hangs "
+            "under DeepSpeed ZeRO-3; serve the mentor (for example with vllm serve) and use mentor_backend='openai'"
         )
 
 
 def warn_if_ahead_shares_a_device(settings: MentorArguments) -> None:
     """Say so when hints are written beside training by a model that takes the time of the main process."""
-    kinds = (settings.mentor_strategy, settings.mentor_schedule, settings.mentor_backend)
-    if kinds == (StrategyKind.MENTOR, ScheduleKind.AHEAD, BackendKind.TRANSFORMERS):
+    ahead = settings.mentor_schedule == ScheduleKind.AHEAD
+    if ahead and names_mentor(settings, BackendKind.TRANSFORMERS, BackendKind.VLLM):
         logger.warning(
-            "mentor_schedule='ahead' with mentor_backend='transformers': the mentor runs on the device of the main "
-            "process while that trains, and all ranks wait for the slowest. Serve the mentor (for example with vllm "
-            "serve) and use mentor_backend='openai', or expect slower steps."
+            "mentor_schedule='ahead' with mentor_backend=%r: the mentor runs on the device of the main process while "
+            "that trains, and all ranks wait for the slowest. Serve the mentor (for example with vllm serve) and use "
+            "mentor_backend='openai', or expect slower steps.",
+            settings.mentor_backend,
         )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from trl_mentor.errors import ConfigError
 from trl_mentor.records import Role
 
+Thinking = Mapping[Role, bool] | Mapping[str, bool]
+"""On or off by role, or by its name."""
 
-def checked_thinking(thinking: Mapping[Any, Any] | None) -> dict[Role, bool]:
+
+def checked_thinking(thinking: Thinking | None) -> dict[Role, bool]:
     """Thinking on or off by role; a role that is missing does as its model does."""
     roles = [role.value for role in Role]
     for role, value in (thinking or {}).items():

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from trl_mentor.backends.batching import Collector
 from trl_mentor.backends.padded import End, Row, generate_padded, padded_tokens
-from trl_mentor.backends.thinking import checked_thinking
+from trl_mentor.backends.thinking import Thinking, checked_thinking
 from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import Message, Reply, Role, Usage
@@ -58,7 +58,7 @@ class TransformersBackend:
         temperature: float = 0.7,
         max_new_tokens: int = 512,
         max_batch_size: int = 16,
-        thinking: Mapping[Role, bool] | None = None,
+        thinking: Thinking | None = None,
     ) -> None:
         if not 0 <= temperature <= 2:
             raise ConfigError(f"the mentor's temperature is {temperature}; it must be from 0 to 2")
