@@ -55,7 +55,7 @@ def parse(argv: list[str]) -> tuple[Any, MentorGRPOConfig, Any, Any]:
 
 def train(script: Any, training: MentorGRPOConfig, model: Any, data: Any) -> None:
     """Train as `trl grpo` does, with `MentorGRPOTrainer`."""
-    splits = _load_splits(script, data)
+    splits = load_splits(script, data)
     training.model_init_kwargs = {
         "revision": model.model_revision,
         "trust_remote_code": training.trust_remote_code,
@@ -67,8 +67,8 @@ def train(script: Any, training: MentorGRPOConfig, model: Any, data: Any) -> Non
         model=model.model_name_or_path,
         reward_funcs=load_rewards(script),
         args=training,
-        train_dataset=_split(splits, script.dataset_train_split),
-        eval_dataset=_split(splits, script.dataset_test_split) if training.eval_strategy != "no" else None,
+        train_dataset=pick_split(splits, script.dataset_train_split),
+        eval_dataset=pick_split(splits, script.dataset_test_split) if training.eval_strategy != "no" else None,
         quantization_config=get_quantization_config(model),
         peft_config=get_peft_config(model),
     )
@@ -117,7 +117,8 @@ def load_reward(name: str) -> Any:
         raise ConfigError(f"the module {module!r} has no reward function {function!r}") from error
 
 
-def _load_splits(script: Any, data: Any) -> Any:
+def load_splits(script: Any, data: Any) -> Any:
+    """The data that a recipe names, by split. Raises `ConfigError` if it names none or two."""
     if data.datasets:
         if script.dataset_name:
             raise ConfigError("got both datasets and dataset_name; keep one of them")
@@ -127,7 +128,8 @@ def _load_splits(script: Any, data: Any) -> Any:
     raise ConfigError("no data: set dataset_name, or datasets for a mixture")
 
 
-def _split(splits: Any, name: str) -> Any:
+def pick_split(splits: Any, name: str) -> Any:
+    """One split. Raises `ConfigError` if the data set lacks it."""
     if name not in splits:
         raise ConfigError(f"the data set has no split {name!r}; it has {sorted(splits)}")
     return splits[name]

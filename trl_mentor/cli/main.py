@@ -13,6 +13,7 @@ from importlib.metadata import version
 from trl_mentor.errors import ConfigError
 
 COMMANDS = {
+    "check": ("trl_mentor.cli.check", "find what would go wrong with a recipe, before a GPU is rented"),
     "demo": (
         "trl_mentor.cli.demo",
         "see zero-reward groups turn into lessons: a small run on a CPU, no endpoint",

@@ -1,0 +1,131 @@
+"""Checks of the data set: can it be read, are the columns there, do prompts and answers have a usable shape."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from trl_mentor.assembly import question_text
+from trl_mentor.cli.check_findings import Finding, Setup, captured_warnings, fail, ok, skipped, warn
+from trl_mentor.cli.grpo import load_splits, pick_split
+from trl_mentor.errors import ConfigError
+from trl_mentor.guards import answer_columns, refuse_images
+from trl_mentor.mentor_pool import describe, outcome_of
+
+GIVEN_TO_REWARDS = frozenset(
+    {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", "environments"}
+)
+"""What TRL hands to every reward function besides the columns of the data set."""
+
+
+def read_rows(setup: Setup) -> tuple[Finding, Setup]:
+    """The first rows of the training split, streamed, so that a large data set is not downloaded."""
+    script, data = copy.copy(setup.script), copy.copy(setup.data)
+    script.dataset_streaming = data.streaming = True
+    split = script.dataset_train_split
+
+    def read() -> list[Mapping[str, Any]]:
+        return list(islice(iter(pick_split(load_splits(script, data), split)), setup.options.rows))
+
+    rows = outcome_of(read)
+    if isinstance(rows, ConfigError):
+        return fail("data", str(rows), "correct dataset_name, datasets or dataset_train_split"), setup
+    if isinstance(rows, Exception):
+        name = script.dataset_name or "the mixture in `datasets`"
+        fix = "correct dataset_name (a name on the Hub or a directory with data files), or fetch the data first"
+        return fail("data", f"{name} cannot be read: {describe(rows)}", fix), setup
+    if not rows:
+        return fail("data", f"the split {split!r} has no rows", "choose another dataset_train_split"), setup
+    found = ok("data", f"{len(rows)} rows read of the split {split!r}, columns {', '.join(rows[0])}")
+    return found, replace(setup, rows=rows)
+
+
+def check_columns(setup: Setup) -> Finding:
+    """Are the columns there that training, rewards and mentor ask for, with values of a usable type."""
+    if not setup.rows:
+        return skipped("columns", "no rows")
+    columns = setup.columns
+    if "prompt" not in columns:
+        fix = "rename the column with the question to `prompt`, or choose another data set"
+        return fail("columns", f"no column 'prompt' among {columns}", fix)
+    try:
+        refuse_images(columns)
+    except NotImplementedError as error:
+        return fail("columns", str(error), "remove the column")
+    if wrong := _wrong_prompts(setup.rows):
+        fix = "make every prompt a text, or a list of messages with role and content and at least one user turn"
+        return fail("columns", wrong, fix)
+    missing = [
+        f"{_name(reward)} asks for {', '.join(map(repr, names))}"
+        for reward in setup.rewards
+        if (names := _wanted(reward, columns))
+    ]
+    if missing:
+        fix = f"add the column to the data set, or rename one of {columns}"
+        return fail("columns", f"{'; '.join(missing)}, which the data set lacks", fix)
+    return _answers(setup)
+
+
+def _answers(setup: Setup) -> Finding:
+    if setup.training.settings_problems:
+        return skipped("columns", "the settings are not valid")
+    with captured_warnings("trl_mentor.guards") as texts:
+        try:
+            answer_columns(setup.settings, setup.columns)
+        except ConfigError as error:
+            return fail("columns", str(error), f"set mentor_answer_column to one of {setup.columns}")
+    if texts:
+        return warn("columns", " ".join(texts), f"set mentor_answer_column to one of {setup.columns}")
+    name = setup.answer_column
+    empty = [number for number, row in enumerate(setup.rows) if row.get(str(name)) in (None, "", [])]
+    if empty:
+        fix = "fill it, or expect diagnoses without an answer and no leak rule for these rows"
+        return warn("columns", f"{name!r} is empty in row(s) {empty}", fix)
+    kind = "text" if isinstance(setup.rows[0]["prompt"], str) else "conversations"
+    return ok("columns", f"prompts are {kind}, answers are in {name!r}, rewards find what they ask for")
+
+
+def _wrong_prompts(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong with the first prompt that cannot be used, or nothing."""
+    kinds = {isinstance(row["prompt"], str) for row in rows}
+    if len(kinds) > 1:
+        return "some prompts are text and some are conversations"
+    for number, row in enumerate(rows):
+        prompt = row["prompt"]
+        if isinstance(prompt, str):
+            problem = "" if prompt.strip() else "is empty"
+        elif not isinstance(prompt, list) or not all(isinstance(turn, Mapping) for turn in prompt):
+            problem = f"is {type(prompt).__name__}"
+        elif "user" not in {turn.get("role") for turn in prompt}:
+            problem = f"has the roles {[turn.get('role') for turn in prompt]} and no user turn"
+        else:
+            problem = "" if question_text(prompt).strip() else "is empty"
+        if problem:
+            return f"the prompt of row {number} {problem}"
+    return ""
+
+
+def _wanted(reward: Any, columns: Sequence[str]) -> list[str]:
+    """Parameters of a reward function without a default that nothing fills."""
+    if not callable(reward):
+        return []
+    signature = outcome_of(lambda: inspect.signature(reward))
+    if isinstance(signature, Exception):
+        return []
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [
+        name
+        for name, parameter in signature.parameters.items()
+        if parameter.kind in named
+        and parameter.default is inspect.Parameter.empty
+        and name not in GIVEN_TO_REWARDS
+        and name not in columns
+    ]
+
+
+def _name(reward: Any) -> str:
+    return str(getattr(reward, "__name__", type(reward).__name__))

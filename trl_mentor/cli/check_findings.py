@@ -1,0 +1,132 @@
+"""What one check of `trl-mentor check` found, and what all of them look at."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from trl_mentor.config import mentor_arguments
+from trl_mentor.settings import MentorArguments
+
+
+class Level(StrEnum):
+    """How bad a finding is; only `FAIL` makes the command fail."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    SKIPPED = "skipped"  # could not be looked at, for the reason that is given
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check, for a person and as JSON."""
+
+    name: str
+    level: Level
+    found: str
+    fix: str = ""
+    """What to do; empty only for what is fine or skipped."""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """What was measured, for `--json` and for later checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The flags of the command itself."""
+
+    rows: int = 8
+    world_size: int | None = None
+    policy_url: str | None = None
+    policy_model: str | None = None
+    policy_key_env: str | None = None
+    collapse_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A recipe as the training would see it, and the first rows of its data; empty where they could not be had."""
+
+    script: Any
+    training: Any
+    """A `MentorGRPOConfig` for `world_size` processes; see `check_recipe.RecipeConfig`."""
+    model: Any
+    data: Any
+    world_size: int
+    zero3: bool
+    options: Options
+    rows: Sequence[Mapping[str, Any]] = ()
+    rewards: Sequence[Any] = ()
+
+    @property
+    def settings(self) -> MentorArguments:
+        """The `mentor_*` settings; they have been found valid when a check may ask for them."""
+        return mentor_arguments(self.training)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.rows[0]) if self.rows else []
+
+    @property
+    def answer_column(self) -> str | None:
+        """The column in which the first row has its reference answer."""
+        chosen = self.training.mentor_answer_column
+        candidates = ("answer", "solution") if chosen is None else (chosen,)
+        return next((name for name in candidates if name in self.columns), None)
+
+    @property
+    def usable_rows(self) -> list[Mapping[str, Any]]:
+        """Rows whose prompt has a shape that can be read."""
+        return [row for row in self.rows if _is_prompt(row.get("prompt"))]
+
+    def answer(self, row: Mapping[str, Any]) -> str | None:
+        """The reference answer of a row as text."""
+        value = row.get(self.answer_column or "")
+        if isinstance(value, list | tuple):
+            value = "\n".join(map(str, value))
+        return None if value in (None, "") else str(value)
+
+
+def _is_prompt(prompt: Any) -> bool:
+    if isinstance(prompt, list):
+        return any(isinstance(turn, Mapping) and turn.get("role") == "user" for turn in prompt)
+    return isinstance(prompt, str) and bool(prompt.strip())
+
+
+def ok(name: str, found: str, **figures: Any) -> Finding:
+    return Finding(name, Level.OK, found, figures=figures)
+
+
+def warn(name: str, found: str, fix: str, **figures: Any) -> Finding:
+    return Finding(name, Level.WARN, found, fix, figures)
+
+
+def fail(name: str, found: str, fix: str, **figures: Any) -> Finding:
+    return Finding(name, Level.FAIL, found, fix, figures)
+
+
+def skipped(name: str, why: str) -> Finding:
+    return Finding(name, Level.SKIPPED, why)
+
+
+@contextmanager
+def captured_warnings(logger: str) -> Iterator[list[str]]:
+    """What a module of this package warns about in the block, as texts and nowhere else."""
+    texts: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            texts.append(record.getMessage())
+
+    target, handler = logging.getLogger(logger), Keep(logging.WARNING)
+    passed_on, target.propagate = target.propagate, False
+    target.addHandler(handler)
+    try:
+        yield texts
+    finally:
+        target.removeHandler(handler)
+        target.propagate = passed_on

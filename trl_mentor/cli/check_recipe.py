@@ -1,0 +1,129 @@
+"""Checks of the recipe itself: can it be parsed, is every key known, is every value allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from trl import DatasetMixtureConfig, GRPOConfig, ModelConfig, TrlParser
+from trl.scripts.grpo import GRPOScriptArguments
+
+from trl_mentor.cli.check_findings import Finding, Options, Setup, fail, ok
+from trl_mentor.cli.grpo import ARGUMENTS
+from trl_mentor.cli.recipe import WordsParser, launch_arguments, parse_recipe
+from trl_mentor.config import MentorGRPOConfig, check_deadline
+from trl_mentor.errors import ConfigError
+from trl_mentor.settings import MentorArguments, ScheduleKind
+
+
+class _Raising:
+    """A parser that raises `ConfigError` where argparse would print its usage and leave."""
+
+    def error(self, message: str) -> Any:
+        raise ConfigError(message)
+
+
+class _Words(_Raising, WordsParser):
+    pass
+
+
+class _Recipe(_Raising, TrlParser):  # type: ignore[misc]
+    pass
+
+
+def read_setup(argv: Sequence[str], options: Options) -> tuple[list[Finding], Setup | None]:
+    """The recipe's arguments with what is wrong with them; no setup if they cannot be told apart at all.
+
+    Raises `OSError` if there is no such recipe.
+    """
+    if "--config" in argv[:-1]:
+        Path(argv[argv.index("--config", 0, -1) + 1]).read_bytes()
+    try:
+        (words,) = parse_recipe(_Words(ARGUMENTS), argv)
+        problem, world_size, zero3 = _world(words, options)
+        types = (GRPOScriptArguments, _config_class(world_size), ModelConfig, DatasetMixtureConfig)
+        script, training, model, data, _ = parse_recipe(_Recipe(types), argv)
+    except ConfigError as error:
+        return [fail("recipe", str(error), "correct this value or the recipe's YAML")], None
+    setup = Setup(script, training, model, data, world_size, zero3 or training.found_zero3, options)
+    if problem:
+        found = fail("recipe", problem, "correct the spelling of the key, or remove it")
+    else:
+        found = ok("recipe", f"parsed, every key is known; {world_size} process{'es' * (world_size > 1)}")
+    return [found, _settings(training)], setup
+
+
+def _settings(training: Any) -> Finding:
+    problems = training.settings_problems
+    if problems:
+        return fail("settings", "; ".join(problems), "correct these settings of the recipe")
+    strategy, backend = training.mentor_strategy, training.mentor_backend
+    return ok("settings", f"valid: strategy {strategy}, schedule {training.mentor_schedule}, backend {backend}")
+
+
+def _config_class(processes: int) -> type[Any]:
+    """`MentorGRPOConfig` for a world of `processes`, which notes each problem instead of raising the first.
+
+    It looks for no accelerator: the machine that checks a recipe is not the one that trains.
+    """
+
+    @dataclass
+    class RecipeConfig(MentorGRPOConfig):
+        @property
+        def world_size(self) -> int:
+            return processes
+
+        def __post_init__(self) -> None:
+            self.found_zero3 = _zero_stage(vars(self)["deepspeed"]) == 3
+            self.use_cpu, self.bf16, self.fp16, self.tf32 = True, False, False, None
+            self.deepspeed: Any = None
+            self.settings_problems = _problems(lambda: MentorArguments.__post_init__(self))
+            self.batch_problems = _problems(lambda: GRPOConfig.__post_init__(self))
+            self.deadline_problems: list[str] = []
+            if self.mentor_schedule == ScheduleKind.INLINE and not self.settings_problems:
+                self.deadline_problems = _problems(lambda: check_deadline(self.mentor_deadline, self.ddp_timeout))
+
+    return RecipeConfig
+
+
+def _problems(check: Callable[[], object]) -> list[str]:
+    try:
+        check()
+    except (ValueError, NotImplementedError) as error:
+        return [str(error)]
+    return []
+
+
+def _world(words: list[str], options: Options) -> tuple[str, int, bool]:
+    """What is wrong with the words for the launcher; processes of the training; whether it runs under ZeRO-3."""
+    try:
+        launch = launch_arguments(words)
+        file = _launch_file(launch.config_file)
+    except ConfigError as error:
+        return str(error), options.world_size or 1, False
+    found = options.world_size or launch.num_processes or file.get("num_processes") or 1
+    stage = launch.zero_stage or (file.get("deepspeed_config") or {}).get("zero_stage")
+    return "", int(found), stage == 3
+
+
+def _launch_file(path: str | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        read = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"the launch file {path} cannot be read: {error}") from error
+    return read if isinstance(read, dict) else {}
+
+
+def _zero_stage(deepspeed: Any) -> int | None:
+    try:
+        config = json.loads(Path(deepspeed).read_text(encoding="utf-8")) if isinstance(deepspeed, str) else deepspeed
+        stage = (config or {}).get("zero_optimization", {}).get("stage")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return stage if isinstance(stage, int) else None

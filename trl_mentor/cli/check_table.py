@@ -1,0 +1,57 @@
+"""The findings of `trl-mentor check` for reading: one line each, and what to do at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trl_mentor.cli.check_findings import Finding, Level
+from trl_mentor.cli.show import visible
+
+_MARKS = {
+    Level.OK: ("ok", "green"),
+    Level.WARN: ("WARN", "yellow"),
+    Level.FAIL: ("FAIL", "bold red"),
+    Level.SKIPPED: ("skipped", "dim"),
+}
+
+
+def show_findings(findings: Sequence[Finding], console: Console) -> None:
+    """Print the table, then each warning and failure with its remedy, failures last."""
+    table = Table(title="trl-mentor check", title_justify="left")
+    table.add_column("check", no_wrap=True)
+    table.add_column("result", no_wrap=True)
+    table.add_column("found")
+    for finding in findings:
+        mark, style = _MARKS[finding.level]
+        table.add_row(finding.name, Text(mark, style=style), Text(visible(shortened(finding.found))))
+    console.print(table)
+    for level in (Level.WARN, Level.FAIL):
+        for finding in findings:
+            if finding.level is level:
+                _show_remedy(finding, console)
+    console.print(Text(summary(findings), style="bold"))
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """The verdict in one line."""
+    count = Counter(finding.level for finding in findings)
+    parts = [f"{count[level]} {level.value}" for level in Level if count[level]]
+    verdict = "not ready" if count[Level.FAIL] else "ready to train"
+    return f"{verdict}: {', '.join(parts)}"
+
+
+def shortened(text: str, limit: int = 200) -> str:
+    """One line of the table; the remedy shows the whole."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[:limit]} ..."
+
+
+def _show_remedy(finding: Finding, console: Console) -> None:
+    mark, style = _MARKS[finding.level]
+    console.print(Text.assemble((f"{mark} {finding.name}: ", style), visible(finding.found)))
+    console.print(Text(f"     to do: {visible(finding.fix)}"))

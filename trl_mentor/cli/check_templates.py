@@ -1,0 +1,98 @@
+"""Checks of what mentor and policy are told: prompts of the four agents, the hint in the prompt, and its length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import AutoConfig, AutoTokenizer
+
+from trl_mentor.assembly import add_hint, question_text
+from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped, warn
+from trl_mentor.errors import ConfigError
+from trl_mentor.guards import context_length
+from trl_mentor.hint_rules import HintLimits
+from trl_mentor.mentor_pool import describe, outcome_of
+from trl_mentor.records import Prompt, Role
+from trl_mentor.settings import StrategyKind
+from trl_mentor.templating import PromptTemplates, Slot
+
+
+def check_templates(setup: Setup) -> Finding:
+    """Do the templates of the domain load, and render on the first rows."""
+    training = setup.training
+    if training.mentor_strategy != StrategyKind.MENTOR:
+        return skipped("templates", f"strategy {training.mentor_strategy} asks no mentor")
+    fix = "correct the file that the message names; docs/domains.md says what a template may hold"
+    try:
+        templates = PromptTemplates(training.mentor_domain, training.mentor_templates_dir)
+        prompts = [
+            sum(len(message["content"]) for message in templates.messages(role, slots))
+            for slots in _slots(setup)
+            for role in Role
+        ]
+        hint, template = templates.fallback, training.mentor_hint_template
+        hinted = [add_hint(row["prompt"], hint, template) for row in setup.usable_rows]
+    except ConfigError as error:
+        return fail("templates", str(error), fix)
+    found = f"domain {training.mentor_domain!r}: four agents rendered on {len(hinted)} rows"
+    if not hinted:
+        return ok("templates", f"domain {training.mentor_domain!r} loads; no rows to render it on")
+    return ok("templates", f"{found}, longest prompt {max(prompts):,} characters", longest_prompt_chars=max(prompts))
+
+
+def check_context(setup: Setup) -> Finding:
+    """Does a prompt with a long hint fit into the policy's context, if its tokenizer is on this machine."""
+    training, name = setup.training, setup.model.model_name_or_path
+    if not setup.usable_rows:
+        return skipped("context", "no rows with a usable prompt")
+    if not name:
+        return fail("context", "no model_name_or_path", "name the policy in the recipe")
+    options = {"local_files_only": True, "trust_remote_code": bool(training.trust_remote_code)}
+    tokenizer = outcome_of(lambda: AutoTokenizer.from_pretrained(name, **options))
+    config = outcome_of(lambda: AutoConfig.from_pretrained(name, **options))
+    if isinstance(tokenizer, Exception) or isinstance(config, Exception):
+        return skipped("context", f"tokenizer and configuration of {name} are not on this machine")
+    limits = [context_length(config.get_text_config()), tokenizer.model_max_length, training.vllm_max_model_length]
+    room = min(limit for limit in (*limits, 10**12) if limit) - training.max_completion_length
+    hint = "word " * HintLimits().max_words
+    lengths = outcome_of(lambda: _lengths(tokenizer, setup, hint))
+    if isinstance(lengths, Exception):
+        fix = "give the tokenizer a chat template that takes these prompts"
+        return fail("context", f"the tokenizer of {name} refuses a prompt: {describe(lengths)}", fix)
+    plain, hinted = lengths
+    found = f"{plain} tokens in the longest prompt, {hinted} with a long hint, room for {room:,}"
+    if plain > room:
+        fix = "lower max_completion_length, raise vllm_max_model_length, or drop long prompts"
+        return fail("context", found, fix)
+    if hinted > room:
+        fix = "hints will lose sentences; lower max_completion_length or raise vllm_max_model_length to keep them"
+        return warn("context", found, fix)
+    return ok("context", found, longest_prompt_tokens=plain, longest_hinted_tokens=hinted)
+
+
+def _lengths(tokenizer: Any, setup: Setup, hint: str) -> tuple[int, int]:
+    prompts = [row["prompt"] for row in setup.usable_rows]
+    hinted = [add_hint(prompt, hint, setup.training.mentor_hint_template) for prompt in prompts]
+    return max(_tokens(tokenizer, p) for p in prompts), max(_tokens(tokenizer, p) for p in hinted)
+
+
+def _tokens(tokenizer: Any, prompt: Prompt) -> int:
+    if isinstance(prompt, str):
+        return len(tokenizer(prompt)["input_ids"])
+    text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _slots(setup: Setup) -> list[Mapping[str, Slot]]:
+    return [
+        {
+            "question": question_text(row["prompt"]),
+            "answer": setup.answer(row),
+            "attempts": ("I do not know.",),
+            "diagnosis": ("misreads the question",),
+            "draft": "Read the question again.",
+            "critique": "Be more specific.",
+        }
+        for row in setup.usable_rows
+    ]
