@@ -23,6 +23,9 @@ from typing import Any
 from trl_mentor.plain import from_plain
 from trl_mentor.records import Message, Reply, Role
 
+CACHE_DIR = Path("mentor") / "cache"
+"""Where a run keeps its replies, relative to `output_dir`."""
+
 FORMAT = 1
 """Version of what is stored; an older or newer file is left alone and another one begun."""
 
