@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
+import socket
+
 import pytest
 
 from trl_mentor.backends.openai import OpenAIBackend
 from trl_mentor.errors import BackendError, ConfigError, TemplateError
-from trl_mentor.factory import build_backend, build_mentor, build_strategy
-from trl_mentor.records import Role
+from trl_mentor.factory import build_backend, build_backends, build_mentor, build_strategy
+from trl_mentor.records import Attempt, CollapsedGroup, HintOrigin, Role
 from trl_mentor.settings import MentorArguments
 
 
@@ -51,3 +54,54 @@ def test_settings_that_only_the_mentor_can_check_are_refused_when_it_is_made(val
 def test_strategies_without_a_mentor_need_no_model():
     for name in ("resample", "none"):
         assert build_strategy(MentorArguments(mentor_strategy=name), None, is_main=True).name == name
+
+
+def test_several_endpoints_are_several_backends_of_one_mentor():
+    backends = build_backends(
+        MentorArguments(mentor_model="m", mentor_base_url="http://a:1/v1, https://b/v1/", mentor_temperature=0.1)
+    )
+    assert [backend.endpoint for backend in backends] == ["http://a:1/v1", "https://b/v1"]
+    assert all("temperature=0.1" in repr(backend) for backend in backends)
+
+
+@pytest.mark.parametrize(
+    ("urls", "complaint"),
+    [
+        ("http://a/v1,http://a/v1/", "twice"),
+        ("http://a/v1,", "expected a URL"),
+        ("http://a/v1,b:8000/v1", "expected a URL"),
+        ("http://a/v1,http://me:planted@b/v1", "api_key_env"),
+    ],
+)
+def test_each_of_several_endpoints_is_checked(urls, complaint):
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        build_backends(MentorArguments(mentor_model="m", mentor_base_url=urls))
+    assert "planted" not in str(caught.value)
+
+
+def test_thinking_is_switched_by_role():
+    backend = build_backend(settings(mentor_thinking='{"judgment": true, "generation": false}'))
+    assert json.loads(backend.identity)["thinking"] == {"judgment": True, "generation": False}
+
+
+@pytest.mark.parametrize("thinking", ['{"judge": true}', '{"judgment": "yes"}', {"judgment": 1}])
+def test_thinking_of_an_unknown_role_or_kind_is_refused_with_the_roles(thinking):
+    with pytest.raises(ConfigError, match=r"judg.*attribution.*generation.*judgment.*repair"):
+        build_mentor(settings(mentor_thinking=thinking))
+
+
+def test_the_pause_of_the_settings_holds(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.socket() as reserved:  # bound and not listening: refuses connections
+        reserved.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}/v1"
+        mentor = build_mentor(
+            MentorArguments(
+                mentor_model="m", mentor_base_url=url, mentor_pause_after=1, mentor_pause_seconds=77.0,
+                mentor_max_concurrency=1, mentor_max_retry=1,
+            )
+        )  # fmt: skip
+        origins = [guidance.origin for guidance in mentor.guide([CollapsedGroup("q", (Attempt("a"),))] * 3)]
+    assert origins == [HintOrigin.FAILED, HintOrigin.NOT_ASKED, HintOrigin.NOT_ASKED]
+    (event,) = mentor.take_events()
+    assert "left alone for 77 s" in event.text

@@ -17,6 +17,8 @@ from trl_mentor.records import (
     Call,
     CollapsedGroup,
     Draft,
+    Event,
+    EventKind,
     Guidance,
     HintOrigin,
     Intervention,
@@ -130,6 +132,41 @@ def test_superseded_records_are_returned_on_request_with_their_times(path: Path)
     assert ([record.step for record in records], records.superseded) == ([0, 1, 1, 2], 0)
     counting = read_journal(path)
     assert counting.times == [records.times[0], *records.times[2:]]
+
+
+def noted(path: Path, *events: Event) -> Path:
+    journal = Journal(path)
+    for event in events:
+        journal.note(event)
+    journal.close()
+    return path
+
+
+def test_events_come_back_typed_beside_the_interventions_and_out_of_the_table(path: Path) -> None:
+    events = [Event(EventKind.PAUSED, "down\n\ud800", 2), Event(EventKind.RESUMED, "up again", 3)]
+    write(noted(path, events[0]), intervention(2))
+    records = read_journal(noted(path, events[1]))
+    assert (list(records), records.events, records.skipped_lines) == ([intervention(2)], events, 0)
+    assert type(records.events[0].kind) is EventKind
+    assert len(records.times) == len(records.to_dataset()) == 1
+
+
+def test_events_of_steps_that_a_resumed_run_repeats_count_once(path: Path) -> None:
+    noted(begun(path, 0), *(Event(EventKind.PAUSED, "first", step) for step in (0, 1, 2)))
+    noted(begun(path, 1), Event(EventKind.RESUMED, "second", 1))
+    assert [(event.step, event.text) for event in read_journal(path).events] == [(0, "first"), (1, "second")]
+    assert read_journal(path).superseded == 0
+    assert len(read_journal(path, superseded=True).events) == 4
+
+
+@pytest.mark.parametrize("event", [None, 1, {}, {"kind": "party", "text": "t", "step": 1}, {"kind": "paused"}])
+def test_an_event_that_cannot_be_read_is_skipped_and_counted(path: Path, event: object) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps({"schema": 1, "time": "t", "event": event}) + "\n")
+    write(path, intervention(1))
+    with pytest.warns(UserWarning, match="skipped 1"):
+        records = read_journal(path)
+    assert (len(records), records.events) == (1, [])
 
 
 def test_a_torn_marker_is_skipped_and_takes_nothing_with_it(path: Path) -> None:

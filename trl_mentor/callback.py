@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
@@ -13,9 +13,11 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 
 from trl_mentor.alarms import Alarms
-from trl_mentor.counters import Counters
+from trl_mentor.counters import Counters, count_guidances
 from trl_mentor.errors import ConfigError
 from trl_mentor.lesson_queue import LessonQueue
+from trl_mentor.mentor import Mentor
+from trl_mentor.records import Usage
 from trl_mentor.schedules import Ahead
 
 if TYPE_CHECKING:
@@ -71,12 +73,13 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         """
         trainer = self._bound()
         trainer.last_mentor_failure = ""
-        self._alarms = Alarms()
+        self._alarms = Alarms(trainer.cause_routes)
         self._before_step = (-1, {})
         saved = state.stateful_callbacks.get(type(self).__name__)
         attributes = _attributes(saved) if saved and state.global_step > 0 else {}
         trainer.mentor_totals = _read_totals(attributes)
         self._restore_lessons(attributes, is_main=state.is_world_process_zero)
+        self._resume_spending()
         # A checkpoint of a run without this callback has no entry, and transformers needs one to save the next.
         state.stateful_callbacks.setdefault(type(self).__name__, self.state())
         if trainer.journal is not None:
@@ -107,7 +110,8 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
             if self._progress:
                 tqdm.write(progress_line(state.global_step, window, now - self._logged_at))
             with tqdm.external_write_mode():  # a line of its own, not the end of the progress bar
-                for warning in self._alarms.check(window, failure=self._bound().last_mentor_failure):
+                failure, details = self._bound().last_mentor_failure, self._bound().newest_causes
+                for warning in self._alarms.check(window, failure=failure, details=details):
                     logger.warning("WARNING trl-mentor: %s%s", warning, self._where_to_look())
         self._logged, self._logged_at = totals, now
 
@@ -122,6 +126,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     ) -> None:
         """Bring the journal to disk and close it; a further `train()` begins anew."""
         journal = self._bound().journal
+        write_events(self._bound(), step=max(state.global_step - 1, 0))  # those of the last step
         if journal is not None:
             journal.close()
 
@@ -145,6 +150,15 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
                 len(lessons),
             )
 
+    def _resume_spending(self) -> None:
+        """Tell the mentor what its run has cost so far: the totals, and the lessons that they do not hold yet."""
+        trainer, queue = self._bound(), self._queue()
+        mentor = getattr(trainer.strategy, "mentor", None)
+        if isinstance(mentor, Mentor):
+            spent = trainer.mentor_totals + count_guidances(queue.guidances() if queue else ())
+            tokens = (spent.mentor_prompt_tokens, spent.mentor_completion_tokens, spent.mentor_cached_tokens)
+            mentor.resume_spending(spent.calls, Usage(*tokens))
+
     def _queue(self) -> LessonQueue | None:
         schedule = None if self._trainer is None else self._trainer.schedule
         return schedule.queue if isinstance(schedule, Ahead) else None
@@ -152,6 +166,14 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     def _where_to_look(self) -> str:
         journal = self._bound().journal
         return "" if journal is None else f" Journal: {journal.path}"
+
+
+def write_events(trainer: MentorGRPOTrainer, *, step: int) -> None:
+    """Write into the journal what happened to the mentor as a whole since the last time."""
+    journal, mentor = trainer.journal, getattr(trainer.strategy, "mentor", None)
+    if journal is not None and isinstance(mentor, Mentor):
+        for event in mentor.take_events():
+            journal.note(replace(event, step=step))
 
 
 def progress_line(step: int, window: Counters, seconds: float) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from trl_mentor.backends.base import Backend
+from trl_mentor.budget_limits import refuse_batch_limits
 from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.lesson_queue import LessonQueue
 from trl_mentor.mentor import Mentor
@@ -17,6 +19,9 @@ from trl_mentor.strategies.mentor import MentorStrategy
 from trl_mentor.strategies.none import NoneStrategy
 from trl_mentor.strategies.resample import ResampleStrategy
 
+NO_CACHE = "none"
+"""What `mentor_cache_dir` says for no cache."""
+
 MENTOR_SETTINGS = (
     "mentor_backend",
     "mentor_model",
@@ -25,6 +30,7 @@ MENTOR_SETTINGS = (
     "mentor_temperature",
     "mentor_max_tokens",
     "mentor_extra_body",
+    "mentor_thinking",
     "mentor_domain",
     "mentor_templates_dir",
     "mentor_max_retry",
@@ -34,6 +40,11 @@ MENTOR_SETTINGS = (
     "mentor_max_concurrency",
     "mentor_call_timeout",
     "mentor_deadline",
+    "mentor_pause_after",
+    "mentor_pause_seconds",
+    "mentor_budget",
+    "mentor_prices",
+    "mentor_cache_dir",
 )
 """The settings that only `build_mentor` reads."""
 
@@ -42,7 +53,12 @@ STRATEGY_SETTINGS = (*MENTOR_SETTINGS, "mentor_strategy", "mentor_hint_template"
 
 
 def build_strategy(
-    settings: MentorArguments, mentor: Mentor | None, *, is_main: bool, device: str | None = None
+    settings: MentorArguments,
+    mentor: Mentor | None,
+    *,
+    is_main: bool,
+    device: str | None = None,
+    cache_dir: Path | None = None,
 ) -> Strategy:
     """The strategy that the settings name, with `mentor` or, if it is None, the one that they describe.
 
@@ -54,7 +70,8 @@ def build_strategy(
         case StrategyKind.NONE:
             return NoneStrategy()
         case StrategyKind.MENTOR:
-            mentor = build_mentor(settings, is_main=is_main, device=device) if mentor is None else mentor
+            if mentor is None:
+                mentor = build_mentor(settings, is_main=is_main, device=device, cache_dir=cache_dir)
             routes = json_object("mentor_routes", settings.mentor_routes)
             return MentorStrategy(mentor, hint_template=settings.mentor_hint_template, routes=routes)
 
@@ -68,17 +85,22 @@ def build_schedule(settings: MentorArguments, strategy: Strategy) -> Schedule:
             workers, at_once = 1, None
             if isinstance(strategy, MentorStrategy):
                 workers, at_once = strategy.mentor.max_concurrency, strategy.unasked
+                refuse_batch_limits(strategy.mentor.budget.limits)
             queue = LessonQueue(strategy.prepare, size=settings.mentor_queue_size, workers=workers)
             return Ahead(queue, at_once=at_once)
 
 
-def build_mentor(settings: MentorArguments, *, is_main: bool = True, device: str | None = None) -> Mentor:
+def build_mentor(
+    settings: MentorArguments, *, is_main: bool = True, device: str | None = None, cache_dir: Path | None = None
+) -> Mentor:
     """The mentor that the settings describe. Raises `ConfigError` if they do not name a model.
 
     Only the main process asks the mentor, so only there does `is_main` make it load a local model, onto `device`.
+    `cache_dir` is where the replies are kept unless the settings name another place, or none.
     """
+    given = settings.mentor_cache_dir
     return Mentor(
-        build_backend(settings, is_main=is_main, device=device),
+        build_backends(settings, is_main=is_main, device=device),
         domain=settings.mentor_domain,
         templates_dir=settings.mentor_templates_dir,
         max_retry=settings.mentor_max_retry,
@@ -88,19 +110,60 @@ def build_mentor(settings: MentorArguments, *, is_main: bool = True, device: str
         max_concurrency=settings.mentor_max_concurrency,
         call_timeout=settings.mentor_call_timeout,
         deadline=settings.mentor_deadline,
+        pause_after=settings.mentor_pause_after,
+        pause_seconds=settings.mentor_pause_seconds,
+        budget=json_object("mentor_budget", settings.mentor_budget),
+        prices=json_object("mentor_prices", settings.mentor_prices),
+        cache_dir=cache_dir if given is None else None if given.lower() == NO_CACHE else given,
     )
 
 
 def build_backend(settings: MentorArguments, *, is_main: bool = True, device: str | None = None) -> Backend:
-    """The backend that the settings describe; its SDK is imported here and only if it is asked for."""
+    """The first of `build_backends`."""
+    return build_backends(settings, is_main=is_main, device=device)[0]
+
+
+def build_backends(settings: MentorArguments, *, is_main: bool = True, device: str | None = None) -> list[Backend]:
+    """The backends that the settings describe: one for each endpoint that they name, or one local model.
+
+    The SDK is imported here and only if it is asked for.
+    """
+    if settings.mentor_model is not None and settings.mentor_backend == BackendKind.OPENAI:
+        from trl_mentor.backends.openai import OpenAIBackend
+
+        return [
+            OpenAIBackend(
+                settings.mentor_model,
+                base_url=url,
+                api_key_env=settings.mentor_api_key_env,
+                temperature=settings.mentor_temperature,
+                max_tokens=settings.mentor_max_tokens,
+                extra_body=json_object("mentor_extra_body", settings.mentor_extra_body),
+                thinking=json_object("mentor_thinking", settings.mentor_thinking),
+            )
+            for url in _urls(settings.mentor_base_url)
+        ]
+    return [_local_backend(settings, is_main=is_main, device=device)]
+
+
+def _urls(setting: str | None) -> list[str | None]:
+    if setting is None:
+        return [None]
+    urls = [url.strip() for url in setting.split(",")]
+    if len({url.rstrip("/") for url in urls}) < len(urls):
+        raise ConfigError("mentor_base_url names an endpoint twice; name each one once")
+    return list(urls)
+
+
+def _local_backend(settings: MentorArguments, *, is_main: bool, device: str | None) -> Backend:
     if settings.mentor_model is None:
         raise ConfigError(
             "no mentor: pass mentor=Mentor(backend) to the trainer, or set mentor_model (and mentor_base_url for your "
             "own endpoint), or choose mentor_strategy='resample' or 'none', which need none"
         )
+    if not is_main:
+        return _OnMainOnly()
     if settings.mentor_backend == BackendKind.TRANSFORMERS:
-        if not is_main:
-            return _OnMainOnly()
         from trl_mentor.backends.transformers import TransformersBackend
 
         return TransformersBackend(
@@ -110,26 +173,13 @@ def build_backend(settings: MentorArguments, *, is_main: bool = True, device: st
             max_new_tokens=settings.mentor_max_tokens,
             thinking=json_object("mentor_thinking", settings.mentor_thinking),
         )
-    if settings.mentor_backend == BackendKind.VLLM:
-        if not is_main:
-            return _OnMainOnly()
-        from trl_mentor.backends.vllm import VLLMBackend
+    from trl_mentor.backends.vllm import VLLMBackend
 
-        return VLLMBackend(
-            settings.mentor_model,
-            temperature=settings.mentor_temperature,
-            max_tokens=settings.mentor_max_tokens,
-            thinking=json_object("mentor_thinking", settings.mentor_thinking),
-        )
-    from trl_mentor.backends.openai import OpenAIBackend
-
-    return OpenAIBackend(
+    return VLLMBackend(
         settings.mentor_model,
-        base_url=settings.mentor_base_url,
-        api_key_env=settings.mentor_api_key_env,
         temperature=settings.mentor_temperature,
         max_tokens=settings.mentor_max_tokens,
-        extra_body=json_object("mentor_extra_body", settings.mentor_extra_body),
+        thinking=json_object("mentor_thinking", settings.mentor_thinking),
     )
 
 

@@ -1,5 +1,7 @@
 """The journal: every intervention of a run as one JSON line, written as it happens, read back as typed records.
 
+What happens to the mentor as a whole, such as an endpoint that is down, is a line too.
+
 A run may be killed at any moment. Each record is therefore a single appended write that ends with a newline, and a
 line that is torn or cannot be read costs that record and no other. A resumed run repeats steps that the journal has
 already; a marker line wherever training begins says which of the records before it no longer count.
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from trl_mentor.errors import ConfigError
 from trl_mentor.plain import from_plain, plain_json
-from trl_mentor.records import Intervention
+from trl_mentor.records import Event, Intervention
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -40,6 +42,13 @@ class TrainBegin:
     """Optimizer steps that the checkpoint had done; 0 for a new run."""
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The line of an event, which is told from an intervention by its one field."""
+
+    event: Event
+
+
 class Journal:
     """Appends interventions to a file; the directory is made, an existing journal is continued.
 
@@ -56,6 +65,10 @@ class Journal:
     def append(self, intervention: Intervention) -> None:
         """Write one record; a journal that was closed is opened again."""
         self._write(intervention)
+
+    def note(self, event: Event) -> None:
+        """Write what happened to the mentor as a whole."""
+        self._write(Note(event))
 
     def begin(self, step: int) -> None:
         """Mark that training begins with `step` optimizer steps done: 0 for a new run, more for a resumed one."""
@@ -77,7 +90,7 @@ class Journal:
             os.close(self._fd)
             self._fd = None
 
-    def _write(self, entry: Intervention | TrainBegin) -> None:
+    def _write(self, entry: Intervention | TrainBegin | Note) -> None:
         head = {"schema": SCHEMA, "time": datetime.now(UTC).isoformat(timespec="milliseconds")}
         line = json.dumps(head | plain_json(entry), allow_nan=False) + "\n"
         try:
@@ -112,6 +125,8 @@ class JournalRecords(list[Intervention]):
         super().__init__()
         self.times: list[str] = []
         """When each record was written, ISO 8601 in UTC."""
+        self.events: list[Event] = []
+        """What happened to the mentor as a whole, in the order in which it was written."""
         self.skipped_lines = 0
         """Lines that were torn or could not be read."""
         self.superseded = 0
@@ -123,6 +138,7 @@ class JournalRecords(list[Intervention]):
         self.superseded += len(self) - len(kept)
         self[:] = [record for record, _ in kept]
         self.times = [time for _, time in kept]
+        self.events = [event for event in self.events if event.step < step]
 
     def to_dataset(self) -> Dataset:
         """One row per intervention, for `datasets` and from there pandas.
@@ -159,6 +175,8 @@ def read_journal(path: str | os.PathLike[str], *, superseded: bool = False) -> J
             if isinstance(entry, Intervention):
                 found.append(entry)
                 found.times.append(time)
+            elif isinstance(entry, Note):
+                found.events.append(entry.event)
             elif entry is None:
                 found.skipped_lines += 1
             elif not superseded:
@@ -172,13 +190,15 @@ def read_journal(path: str | os.PathLike[str], *, superseded: bool = False) -> J
     return found
 
 
-def _read_line(line: bytes, file: Path) -> tuple[Intervention | TrainBegin | None, str]:
+def _read_line(line: bytes, file: Path) -> tuple[Intervention | TrainBegin | Note | None, str]:
     """What one line holds and when it was written; None if the line cannot be read."""
     try:
         data = json.loads(line.decode("utf-8"))
         schema, time = int(data["schema"]), str(data["time"])
         if schema <= SCHEMA:
-            return from_plain(TrainBegin if "train_begin" in data else Intervention, data), time
+            kinds = {"train_begin": TrainBegin, "event": Note}
+            kind = next((kind for name, kind in kinds.items() if name in data), Intervention)
+            return from_plain(kind, data), time
     except (ArithmeticError, ValueError, TypeError, KeyError, RecursionError):
         return None, ""
     raise ConfigError(

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import openai
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.records import Role
 
 PLACEHOLDER_KEY = "no-key-needed"
 
@@ -57,12 +56,20 @@ def check_base_url(base_url: str | None) -> None:
     parts = urlsplit(base_url)
     if "@" in base_url or parts.query:
         raise ConfigError("base_url must hold no user name, password or query; name the key's variable in api_key_env")
+    if "," in base_url:
+        raise ConfigError(
+            f"base_url is {base_url!r}; give several endpoints as several backends, Mentor([one, other])"
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"base_url is {base_url!r}; expected a URL such as http://localhost:8000/v1")
 
 
 def checked_body(extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
     body = dict(extra_body or {})
+    if not isinstance(body.get("chat_template_kwargs", {}), Mapping):
+        raise ConfigError(
+            f"extra_body sets chat_template_kwargs to {body['chat_template_kwargs']!r}; give a JSON object"
+        )
     if taken := sorted({"messages", "model", "stream"} & body.keys()):
         raise ConfigError(f"extra_body sets {', '.join(taken)}, which the backend sets itself; remove it")
     try:
@@ -70,18 +77,6 @@ def checked_body(extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise ConfigError(f"extra_body must be plain JSON: {error}") from None
     return body
-
-
-def checked_thinking(thinking: Mapping[Role, bool] | None, extra_body: Mapping[str, Any] | None) -> dict[str, bool]:
-    """Which roles think, by the name of the role."""
-    found = {str(role): switch for role, switch in (thinking or {}).items()}
-    if unknown := sorted(found.keys() - set(Role)):
-        raise ConfigError(f"thinking names {', '.join(unknown)}; the roles are {', '.join(Role)}")
-    if wrong := [role for role, switch in found.items() if not isinstance(switch, bool)]:
-        raise ConfigError(f"thinking of {', '.join(wrong)} must be true or false, got {found[wrong[0]]!r}")
-    if found and not isinstance((extra_body or {}).get("chat_template_kwargs", {}), Mapping):
-        raise ConfigError("thinking is set in chat_template_kwargs, which extra_body sets to something else")
-    return found
 
 
 def with_thinking(body: Mapping[str, Any], switch: bool | None) -> dict[str, Any]:

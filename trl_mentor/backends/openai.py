@@ -23,7 +23,6 @@ from trl_mentor.backends.endpoint import (
     check_base_url,
     check_numbers,
     checked_body,
-    checked_thinking,
     own_headers,
     read_key,
     with_thinking,
@@ -31,6 +30,7 @@ from trl_mentor.backends.endpoint import (
 from trl_mentor.backends.failures import Failure, read_failure
 from trl_mentor.backends.http_client import bounded_client
 from trl_mentor.backends.retry import retry_delay
+from trl_mentor.backends.thinking import Thinking, checked_thinking
 from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.records import Message, Reply, Role
 
@@ -54,8 +54,9 @@ class OpenAIBackend:
 
     `extra_body` is merged into the JSON of every request; `thinking` turns thinking on or off by role, through
     `enable_thinking` of the chat template. A schema goes along as `response_format`, until a request succeeds only
-    without one. Answers of more than 8 MB and redirects are failures. Raises `ConfigError` for settings outside their
-    range and for a variable that is not set.
+    without one, and never for a role whose thinking is on: there it may leave no room for the thinking. Answers of
+    more than 8 MB and redirects are failures. Raises `ConfigError` for settings outside their range and for a
+    variable that is not set.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class OpenAIBackend:
         max_tokens: int = 4096,
         max_retries: int = 2,
         extra_body: Mapping[str, Any] | None = None,
-        thinking: Mapping[Role, bool] | None = None,
+        thinking: Thinking | None = None,
     ) -> None:
         check_numbers(temperature, max_tokens, max_retries)
         check_base_url(base_url)
@@ -83,7 +84,7 @@ class OpenAIBackend:
             "max_tokens": max_tokens,
             "max_retries": max_retries,
             "extra_body": checked_body(extra_body),
-            "thinking": checked_thinking(thinking, extra_body),
+            "thinking": checked_thinking(thinking),
         }
         self._client = openai.AsyncOpenAI(
             api_key=key,
@@ -190,8 +191,9 @@ class OpenAIBackend:
         self, messages: Sequence[Message], role: Role, schema: Mapping[str, Any] | None, deadline: float
     ) -> Reply | Failure:
         """Ask with the schema if there is one; without it where the endpoint takes the request only so."""
-        body = with_thinking(self._settings["extra_body"], self._settings["thinking"].get(role))
-        if schema is None or self._schemas_refused or "response_format" in body:
+        thinks = self._settings["thinking"].get(role)
+        body = with_thinking(self._settings["extra_body"], thinks)
+        if schema is None or thinks or self._schemas_refused or "response_format" in body:
             return await self._try_repeatedly(messages, body, deadline)
         form = {"type": "json_schema", "json_schema": {"name": role.value, "strict": True, "schema": dict(schema)}}
         outcome = await self._try_repeatedly(messages, {**body, "response_format": form}, deadline)
