@@ -93,6 +93,12 @@ class LessonQueue:
             )
         return kept
 
+    def guidances(self) -> list[Guidance]:
+        """What the mentor did for the lessons that are written and wait for a place."""
+        with self._lock:
+            lessons = [entry.lesson for entry in self._entries]
+        return [lesson.guidance for lesson in lessons if lesson is not None and lesson.guidance is not None]
+
     def restore(self, saved: Any, *, with_lessons: bool = True) -> None:
         """Queue what `state` returned instead of what is queued, and go on; entries that cannot be read are logged.
 

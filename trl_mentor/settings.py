@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, check_hint_template
+from trl_mentor.budget_limits import read_limits, read_prices, refuse_batch_limits
 from trl_mentor.causes import check_routes
 from trl_mentor.errors import ConfigError
 
@@ -211,7 +212,7 @@ class MentorArguments:
         default=None,
         metadata={
             "help": "JSON object of limits after which training goes on without hints: batch_calls, batch_tokens, "
-            "batch_cost, run_calls, run_tokens, run_cost. Costs need mentor_prices."
+            "batch_cost, run_calls, run_tokens, run_cost. Costs need mentor_prices; batch_* are for `inline`."
         },
     )
     mentor_prices: dict[str, Any] | str | None = field(
@@ -245,6 +246,7 @@ class MentorArguments:
         self._check_names("mentor_success_rewards")
         self._check_names("mentor_format_rewards")
         check_routes(self.mentor_routes)  # type: ignore[arg-type]  # an object by now
+        self._check_budget()
         if not isinstance(self.mentor_hint_template, str):
             raise ConfigError(f"mentor_hint_template must be a text, got {self.mentor_hint_template!r}")
         try:
@@ -259,6 +261,15 @@ class MentorArguments:
         allowed = [kind.value for kind in kinds]
         if value not in allowed:
             raise ConfigError(f"{name} must be one of {allowed}, got {value!r}; an object goes to the trainer itself")
+
+    def _check_budget(self) -> None:
+        budget: Any = self.mentor_budget
+        prices: Any = self.mentor_prices
+        if self.mentor_schedule == ScheduleKind.AHEAD:
+            refuse_batch_limits(budget, "mentor_budget")
+        read_limits(budget, read_prices(prices, "mentor_prices"), name="mentor_budget", prices_name="mentor_prices")
+        if not isinstance(self.mentor_cache_dir, str | None) or self.mentor_cache_dir == "":
+            raise ConfigError(f"mentor_cache_dir must be a directory or `none`, got {self.mentor_cache_dir!r}")
 
     def _check_names(self, setting: str) -> None:
         names = getattr(self, setting)
