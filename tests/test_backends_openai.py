@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import json
 import pickle
 import random
@@ -19,7 +20,7 @@ import pytest
 
 from trl_mentor.backends.base import Backend
 from trl_mentor.backends.openai import OpenAIBackend
-from trl_mentor.errors import BackendError, ConfigError
+from trl_mentor.errors import AccessDeniedError, BackendError, ConfigError, RequestRefusedError
 from trl_mentor.records import Reply, Role, Usage
 
 ASK = [{"role": "system", "content": "You judge."}, {"role": "user", "content": "Is it good?"}]
@@ -89,6 +90,7 @@ def server():
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http.daemon_threads = True
+    state.http = http
     state.url = f"http://127.0.0.1:{http.server_port}/v1"
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -474,3 +476,249 @@ def test_a_dummy_key_is_no_secret_to_be_cut_out_of_words(server, monkeypatch):
     backend = OpenAIBackend("m", base_url=server.url, api_key_env="DUMMY_KEY")
     assert ask(backend).text == "Isolate x next."
     backend.close()
+
+
+# Schemas, thinking, bounds
+
+
+SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
+
+
+def ask_in_form(backend, timeout=10.0, role=Role.JUDGMENT):
+    return backend.chat(ASK, role=role, timeout=timeout, schema=SCHEMA)
+
+
+def forms(server):
+    return ["response_format" in request.body for request in server.requests]
+
+
+def refusing_forms(status=400, *, longest=10_000, otherwise=None):
+    """An endpoint that knows no `response_format`, and refuses what is too long for it."""
+
+    def answer(handler):
+        body = handler.server.state.requests[-1].body
+        if len(str(body["messages"])) > longest:
+            send(handler, 400, {"error": {"message": "context length exceeded"}})
+        elif "response_format" in body:
+            send(handler, status, {"error": {"message": "unknown field response_format"}})
+        else:
+            (otherwise or play(200, completion()))(handler)
+
+    return answer
+
+
+@pytest.fixture
+def strict(server):
+    """As `server`, whose plays see the request."""
+    server.http.state = server
+    return server
+
+
+def test_a_schema_goes_along_as_the_form_of_the_reply(backend, server):
+    ask_in_form(backend)
+    ask(backend)
+    assert server.requests[0].body["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "judgment", "strict": True, "schema": SCHEMA},
+    }
+    assert "response_format" not in server.requests[1].body
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 501])
+def test_an_endpoint_that_takes_no_schema_is_found_out_once_and_said_once(backend, strict, status, caplog):
+    caplog.set_level("INFO", logger="trl_mentor")
+    strict.plays = [refusing_forms(status)]
+    assert [ask_in_form(backend).text for _ in range(3)] == ["fine"] * 3
+    assert forms(strict) == [True, False, False, False]
+    (line,) = [record.message for record in caplog.records if "response_format" in record.message]
+    assert strict.url in line
+    assert f"HTTP {status}" in line
+
+
+def test_many_first_requests_at_once_find_out_together_and_say_it_once(backend, strict, caplog):
+    caplog.set_level("INFO", logger="trl_mentor")
+    strict.plays = [refusing_forms()]
+    with ThreadPoolExecutor(8) as pool:
+        assert [reply.text for reply in pool.map(lambda _: ask_in_form(backend), range(16))] == ["fine"] * 16
+    assert len([record for record in caplog.records if "response_format" in record.message]) == 1
+    before = len(strict.requests)
+    ask_in_form(backend)
+    assert forms(strict)[before:] == [False]
+
+
+def test_a_request_that_is_too_long_with_and_without_a_schema_turns_nothing_off(backend, server):
+    server.plays = [play(400, {"error": {"message": "context length exceeded"}})] * 2 + [play(200, completion())]
+    with pytest.raises(RequestRefusedError, match="context length"):
+        ask_in_form(backend)
+    assert ask_in_form(backend).text == "fine"
+    assert forms(server) == [True, False, True]
+
+
+def test_the_request_without_the_schema_is_none_of_the_retries(strict):
+    strict.plays = [refusing_forms(otherwise=play(200, completion()))]
+    with closing(OpenAIBackend("served", base_url=strict.url, max_retries=0)) as backend:
+        assert ask_in_form(backend).text == "fine"
+    assert forms(strict) == [True, False]
+
+
+def test_a_server_error_turns_schemas_off_only_where_none_was_ever_taken(server):
+    failing, fine = play(500, {"error": {"message": "boom"}}), play(200, completion())
+    server.plays = [failing, fine, fine]
+    with closing(OpenAIBackend("served", base_url=server.url, max_retries=0)) as backend:
+        assert ask_in_form(backend).text == ask_in_form(backend).text == "fine"
+    assert forms(server) == [True, False, False]
+    server.requests.clear()
+    server.plays = [fine, failing, fine]
+    with closing(OpenAIBackend("served", base_url=server.url, max_retries=0)) as backend:
+        ask_in_form(backend)
+        with pytest.raises(BackendError, match="HTTP 500"):
+            ask_in_form(backend)
+        ask_in_form(backend)
+    assert forms(server) == [True, True, True]
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 503])
+def test_what_has_nothing_to_do_with_schemas_is_not_asked_again_without_one(server, status):
+    server.plays = [play(status, {})]
+    with closing(OpenAIBackend("served", base_url=server.url, max_retries=0)) as backend, pytest.raises(BackendError):
+        ask_in_form(backend)
+    assert forms(server) == [True]
+
+
+def test_a_form_of_ones_own_in_extra_body_stands(server):
+    own = {"response_format": {"type": "json_object"}}
+    with closing(OpenAIBackend("served", base_url=server.url, extra_body=own)) as backend:
+        ask_in_form(backend)
+    assert server.requests[0].body["response_format"] == {"type": "json_object"}
+
+
+def test_thinking_is_switched_by_role_beside_other_arguments_of_the_template(server):
+    extra = {"chat_template_kwargs": {"style": "short", "enable_thinking": False}}
+    thinking = {Role.JUDGMENT: True, "repair": False}
+    with closing(OpenAIBackend("m", base_url=server.url, extra_body=extra, thinking=thinking)) as backend:
+        for role in (Role.JUDGMENT, Role.REPAIR, Role.GENERATION):
+            ask_in_form(pickle.loads(pickle.dumps(backend)) if role is Role.REPAIR else backend, role=role)
+    assert [request.body["chat_template_kwargs"] for request in server.requests] == [
+        {"style": "short", "enable_thinking": True},
+        {"style": "short", "enable_thinking": False},
+        {"style": "short", "enable_thinking": False},
+    ]
+    assert forms(server) == [False, True, True]  # a form would leave the judge no room for its thinking
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_thinking_that_is_returned_apart_comes_with_the_reply(backend, server, name):
+    body = completion()
+    body["choices"][0]["message"][name] = "It is good."
+    body["usage"]["prompt_tokens_details"] = {"cached_tokens": 8}
+    body["usage"]["completion_tokens_details"] = {"reasoning_tokens": 2}
+    server.plays = [play(200, body)]
+    assert ask(backend) == Reply("fine", Usage(11, 3, cached_tokens=8, thinking_tokens=2), thinking="It is good.")
+
+
+@pytest.mark.parametrize("details", [None, "many", {"cached_tokens": None}, {"cached_tokens": "many"}, [1]])
+def test_details_of_the_usage_that_are_no_counts_are_zero(backend, server, details):
+    body = completion()
+    body["choices"][0]["message"]["reasoning_content"] = {"not": "text"}
+    body["usage"] |= {"prompt_tokens_details": details, "completion_tokens_details": details}
+    server.plays = [play(200, body)]
+    assert ask(backend) == Reply("fine", Usage(11, 3))
+
+
+def test_an_answer_without_end_is_not_read_to_its_end_nor_asked_for_again(backend, server):
+    sent = []
+
+    def pour(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Type", "application/json")
+        handler.end_headers()
+        while not server.released.is_set():
+            handler.wfile.write(b" " * 1_000_000)
+            sent.append(1_000_000)
+
+    server.plays = [pour]
+    assert "longer than 8 MB" in str(error_of(backend, timeout=60.0))
+    assert len(server.requests) == 1
+    assert sum(sent) < 40_000_000  # 8 MB and what the sockets hold
+
+
+def test_a_large_answer_of_an_error_is_bounded_too(server):
+    server.plays = [play(500, b"x" * 9_000_000)]
+    with closing(OpenAIBackend("served", base_url=server.url, max_retries=0)) as backend:
+        assert "longer than 8 MB" in str(error_of(backend, timeout=60.0))
+
+
+def test_compressed_answers_are_not_asked_for_and_not_taken(backend, server):
+    bomb = gzip.compress(b" " * 10_000_000)
+    server.plays = [play(200, bomb, Content_Encoding="gzip")]
+    assert "compressed" in str(error_of(backend))
+    assert server.requests[0].headers["Accept-Encoding"] == "identity"
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirects_are_not_followed_and_the_error_says_what_to_do(backend, server, status):
+    server.plays = [play(status, b"", Location="http://elsewhere.example/v1?token=planted")]
+    error = str(error_of(backend))
+    assert f"HTTP {status}" in error
+    assert "http://elsewhere.example" in error
+    assert "base_url" in error
+    assert "planted" not in error
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "asked", ["-5", "1e400", "nan", "soon", "", "Wed, 99 Oct 2015 99:99:99 GMT", "Wed, 21 Oct 99999 07:28:00 GMT"]
+)
+def test_a_retry_after_that_makes_no_sense_is_the_usual_short_wait(backend, server, asked):
+    server.plays = [play(429, {}, Retry_After=asked), play(200, completion())]
+    assert ask(backend).text == "fine"
+    assert server.requests[1].time - server.requests[0].time < 5
+
+
+@pytest.mark.parametrize("asked", ["1e300", "Wed, 21 Oct 9999 07:28:00 GMT"])
+def test_a_retry_after_in_a_distant_future_fails_at_once(backend, server, asked):
+    server.plays = [play(429, {}, Retry_After=asked)]
+    assert "too late" in str(error_of(backend))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, RequestRefusedError), (413, RequestRefusedError), (422, RequestRefusedError),
+        (401, AccessDeniedError), (403, BackendError), (404, BackendError), (429, BackendError), (500, BackendError),
+    ],
+)  # fmt: skip
+def test_a_failure_says_whether_it_is_about_the_request_the_key_or_the_endpoint(server, status, kind):
+    server.plays = [play(status, {"error": {"message": "no"}})]
+    with closing(OpenAIBackend("served", base_url=server.url, max_retries=0)) as backend:
+        assert type(error_of(backend)) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("MENTOR_KEY", "check the key in the variable MENTOR_KEY"), (None, "no key was sent")]
+)
+def test_a_refused_key_names_the_variable_to_check(server, monkeypatch, name, advice):
+    monkeypatch.setenv("MENTOR_KEY", KEY)
+    server.plays = [play(401, {"error": {"message": f"bad key {KEY}"}})]
+    with closing(OpenAIBackend("served", base_url=server.url, api_key_env=name)) as backend:
+        assert advice in str(error := error_of(backend))
+        assert name is None or "planted" not in str(error)
+
+
+def test_the_identity_is_what_determines_a_reply_and_neither_address_nor_key(monkeypatch):
+    monkeypatch.setenv("MENTOR_KEY", KEY)
+
+    def identity(model="m", **settings):
+        with closing(OpenAIBackend(model, **{"base_url": "http://a/v1", **settings})) as backend:
+            return backend.identity
+
+    same = [{"base_url": "http://b/v1"}, {"api_key_env": "MENTOR_KEY"}, {"max_retries": 7}]
+    other = [
+        {"model": "n"}, {"temperature": 0.1}, {"max_tokens": 5}, {"extra_body": {"top_p": 1}},
+        {"thinking": {"repair": True}},
+    ]  # fmt: skip
+    assert {identity(**settings) for settings in same} == {identity()}
+    assert len({identity(), *(identity(**settings) for settings in other)}) == 6
+    assert "planted" not in identity(api_key_env="MENTOR_KEY")

@@ -21,7 +21,8 @@ def retry_delay(error: Exception, attempt: int) -> float | None:
     """Seconds to wait before the next try; None if trying again cannot help."""
     wished: float | None = None
     if isinstance(error, openai.APIStatusError):
-        if error.status_code not in _RETRIED_STATUSES and error.status_code < 500:
+        status = error.status_code
+        if status not in _RETRIED_STATUSES and (status < 500 or status == 501):  # 501 is "not implemented"
             return None
         wished = _parse_retry_after(error.response.headers.get("retry-after"))
     elif not isinstance(error, openai.APIConnectionError) or isinstance(error.__cause__, BackendError):
