@@ -117,13 +117,13 @@ def _ask(setup: Setup, say: Say) -> list[Finding]:
     say("asking the mentor")
     model = check_model(setup, listings)
     asked = model.level is Level.OK
-    hint, guidance = ask_for_hint(setup, asked=asked)
-    findings += [model, *hint, check_schema(setup, asked=asked)]
     if setup.options.policy_url is not None:
         say("sampling the policy")
-    collapse = check_collapse(setup)
-    share = collapse.figures.get("collapse_share")
-    return [*findings, collapse, check_estimate(setup, guidance, measured_share=share)]
+    collapse, group = check_collapse(setup)
+    say("asking the mentor for a hint")
+    hint, guidance = ask_for_hint(setup, group, asked=asked)
+    findings += [model, collapse, *hint, check_schema(setup, asked=asked)]
+    return [*findings, check_estimate(setup, guidance, measured_share=collapse.figures.get("mentored_share"))]
 
 
 @contextmanager

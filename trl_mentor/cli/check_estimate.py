@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+from trl_mentor.budget_limits import read_prices
 from trl_mentor.cli.check_findings import Finding, Setup, ok, skipped, warn
 from trl_mentor.records import Guidance
-from trl_mentor.settings import ScheduleKind
+from trl_mentor.settings import ScheduleKind, json_object
 
 ASSUMED_SHARE = 0.3
 """Share of collapsed groups where nothing better is known: a hard data set."""
@@ -31,7 +32,7 @@ def check_estimate(setup: Setup, guidance: Guidance | None, *, measured_share: f
         "mentor_seconds_per_step": 0.0 if ahead else seconds,
     }
     found = (
-        f"{source}: {collapsed:.1f} of {groups} groups collapse in a step, {training.mentor_max_concurrency} at once, "
+        f"{source}: {collapsed:.1f} of {groups} groups in a step, {training.mentor_max_concurrency} at once, "
         f"{guidance.seconds:.1f} s each as measured alone"
     )
     found += ", nothing waits (ahead)" if ahead else f": {seconds:.0f} s of waiting a step"
@@ -48,22 +49,13 @@ def check_estimate(setup: Setup, guidance: Guidance | None, *, measured_share: f
 
 def cost(setup: Setup, guidance: Guidance) -> float | None:
     """Price of one intervention; None without prices."""
-    prices = setup.training.mentor_prices
-    if not prices:
-        return None
-    prompt, completion = float(prices.get("prompt", 0)), float(prices.get("completion", 0))
-    cached = float(prices.get("cached", prompt))
-    total = 0.0
-    for call in guidance.calls:
-        usage = call.usage
-        total += (usage.prompt_tokens - usage.cached_tokens) * prompt + usage.cached_tokens * cached
-        total += usage.completion_tokens * completion
-    return total / 1e6
+    prices = read_prices(json_object("mentor_prices", setup.settings.mentor_prices))
+    return None if prices is None else sum(prices.cost(call.usage) for call in guidance.calls)
 
 
 def _share(setup: Setup, measured: float | None) -> tuple[float, str]:
     if measured is not None:
-        return measured, f"with the {measured:.0%} collapse that the policy showed"
+        return measured, f"as the policy showed, {measured:.0%} of groups go to the mentor"
     if setup.options.collapse_share is not None:
         return setup.options.collapse_share, f"with --collapse-share {setup.options.collapse_share:g}"
     return ASSUMED_SHARE, f"assuming that {ASSUMED_SHARE:.0%} of groups collapse (--collapse-share, or --policy-url)"

@@ -1,4 +1,4 @@
-"""One real intervention: the mentor is asked about a failure that is made up for the first row."""
+"""One real intervention: the mentor is asked about a failure of the policy, or one made up for the first row."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ MADE_UP = ("I am not sure, but my answer is 0.", "I do not know how to begin.")
 """The attempts of the failure: wrong for nearly every question, and of no particular form."""
 
 
-def ask_for_hint(setup: Setup, *, asked: bool) -> tuple[list[Finding], Guidance | None]:
+def ask_for_hint(setup: Setup, group: CollapsedGroup | None, *, asked: bool) -> tuple[list[Finding], Guidance | None]:
     """Findings about the replies and their speed, and what the mentor did; `asked` says whether it can be asked."""
     why = not_asked(setup) or ("" if asked else "the model does not reply")
     why = why or ("" if setup.usable_rows else "no rows with a usable prompt")
     if why:
         return [skipped("replies", why), skipped("speed", why)], None
-    row = setup.usable_rows[0]
-    attempts = tuple(Attempt(text, 0.0) for text in MADE_UP)
-    group = CollapsedGroup(question_text(row["prompt"]), attempts, setup.answer(row), prompt=row["prompt"])
     try:
         # A reply from an earlier check would say nothing about the endpoint.
         mentor = build_mentor(replace(setup.settings, mentor_cache_dir="none"))
     except ConfigError as error:
-        return [skipped("replies", str(error)), skipped("speed", str(error))], None
-    (guidance,) = mentor.guide([group])
+        why = "see the finding on replies"
+        return [fail("replies", str(error), "correct the setting that the message names"), skipped("speed", why)], None
+    (guidance,) = mentor.guide([_made_up(setup) if group is None else group])
     return [_replies(setup, guidance), _speed(setup, guidance)], guidance
+
+
+def _made_up(setup: Setup) -> CollapsedGroup:
+    row = setup.usable_rows[0]
+    attempts = tuple(Attempt(text, 0.0) for text in MADE_UP)
+    return CollapsedGroup(question_text(row["prompt"]), attempts, setup.answer(row), prompt=row["prompt"])
 
 
 def _replies(setup: Setup, guidance: Guidance) -> Finding:
@@ -55,7 +59,7 @@ def _replies(setup: Setup, guidance: Guidance) -> Finding:
         return fail("replies", f"no reply could be read: {unread[0]}", fix, **figures)
     if guidance.origin is HintOrigin.FALLBACK:
         fix = "look at one with `trl-mentor hint`; if most hints are refused, the mentor is too weak for the task"
-        return warn("replies", f"readable, but the made-up failure got the fallback hint: {guidance.reason}", fix)
+        return warn("replies", f"readable, but the failure got the fallback hint: {guidance.reason}", fix)
     found = f"{len(guidance.calls)} calls, {len(errors)} of them not readable, a hint was accepted"
     return ok("replies", found, **figures)
 

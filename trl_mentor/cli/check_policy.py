@@ -11,11 +11,14 @@ from typing import Any
 import openai
 
 from trl_mentor.backends.endpoint import own_headers, read_key
+from trl_mentor.causes import check_routes, format_columns
 from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped, warn
-from trl_mentor.cli.check_scoring import RewardError, score, success_rule
-from trl_mentor.collapse import group_states
+from trl_mentor.cli.check_scoring import RewardError, Scored, completion_for, reward_name, score, success_rule
+from trl_mentor.collapse import SuccessRule, group_states
+from trl_mentor.group_reader import GroupReader, Member
 from trl_mentor.mentor_pool import describe, outcome_of
-from trl_mentor.records import GroupState, Prompt
+from trl_mentor.records import CollapsedGroup, GroupState, Prompt, Route, Row
+from trl_mentor.settings import json_object
 
 AT_ONCE = 16
 _CALL_SECONDS = 300.0
@@ -29,40 +32,74 @@ class Sample:
     truncated: bool
 
 
-def check_collapse(setup: Setup) -> Finding:
-    """The share of groups that collapse, over the first rows, if there is a policy to ask."""
+def check_collapse(setup: Setup) -> tuple[Finding, CollapsedGroup | None]:
+    """The share of groups that collapse over the first rows and why, and one of those that go to the mentor."""
     url, model = setup.options.policy_url, setup.options.policy_model
     rows, size = setup.usable_rows, setup.training.num_generations
     if url is None:
-        return skipped("collapse", "no policy to ask (--policy-url and --policy-model)")
+        return skipped("collapse", "no policy to ask (--policy-url and --policy-model)"), None
     if not setup.rewards or not rows or setup.script.reward_model_name_or_path:
-        return skipped("collapse", "no rows, or no reward functions that can be called here")
+        return skipped("collapse", "no rows, or no reward functions that can be called here"), None
     repeated = [row for row in rows for _ in range(size)]
     samples = outcome_of(lambda: _samples(setup, [row["prompt"] for row in repeated]))
     if isinstance(samples, Exception):
         fix = "correct --policy-url, which usually ends in /v1, and --policy-model"
-        return fail("collapse", f"the policy {model} at {url} cannot be sampled: {describe(samples)}", fix)
+        return fail("collapse", f"the policy {model} at {url} cannot be sampled: {describe(samples)}", fix), None
     rule = success_rule(setup.rewards, setup.training)
     try:
         scored = score(setup.rewards, rule, repeated, [sample.text for sample in samples])
     except RewardError as error:
-        return fail("collapse", str(error), "correct the function, or see the finding on the reward")
-    return _counted(group_states(scored.successes, size, rule.threshold), samples, size)
+        return fail("collapse", str(error), "correct the function, or see the finding on the reward"), None
+    states = group_states(scored.successes, size, rule.threshold)
+    groups = _collapsed(setup, rule, states, samples, scored)
+    routes = check_routes(json_object("mentor_routes", setup.settings.mentor_routes))
+    asked = [group for group in groups if routes[group.cause] is Route.MENTOR]
+    return _counted(states, groups, len(asked), samples), asked[0] if asked else None
 
 
-def _counted(states: Sequence[GroupState], samples: Sequence[Sample], size: int) -> Finding:
-    count = Counter(states)
+def _collapsed(
+    setup: Setup, rule: SuccessRule, states: Sequence[GroupState], samples: Sequence[Sample], scored: Scored
+) -> list[CollapsedGroup]:
+    """The groups that collapse, as the training would read them."""
+    size, settings = setup.training.num_generations, setup.settings
+    names = [reward_name(reward) for reward in setup.rewards]
+    formats = format_columns(names, settings.mentor_format_rewards, settings.mentor_success_rewards or ())
+    reader = GroupReader(rule, [setup.answer_column] if setup.answer_column else [], formats)
+    groups = []
+    for index, (state, example) in enumerate(zip(states, setup.usable_rows, strict=True)):
+        if state is GroupState.COLLAPSED:
+            members = [
+                Member(number, _row(example["prompt"], samples, scored, number), samples[number].truncated, example)
+                for number in range(index * size, (index + 1) * size)
+            ]
+            groups.append(reader.read(index, members))
+    return groups
+
+
+def _row(prompt: Prompt, samples: Sequence[Sample], scored: Scored, number: int) -> Row:
+    completion = completion_for(prompt, samples[number].text)
+    return Row([], [], completion, None, scored.rewards[number], scored.reported[number])
+
+
+def _counted(
+    states: Sequence[GroupState], groups: Sequence[CollapsedGroup], asked: int, samples: Sequence[Sample]
+) -> Finding:
+    count, causes = Counter(states), Counter(group.cause.value for group in groups)
     collapsed = count[GroupState.COLLAPSED] / len(states)
     cut = sum(sample.truncated for sample in samples) / len(samples)
     figures: dict[str, Any] = {
         "collapse_share": collapsed,
+        "mentored_share": asked / len(states),
+        "causes": dict(causes),
         "groups": len(states),
         "states": {state.value: count[state] for state in GroupState},
         "truncated_share": cut,
     }
+    why = ", ".join(f"{name} {number}" for name, number in causes.most_common())
     found = (
-        f"{count[GroupState.COLLAPSED]} of {len(states)} groups of {size} collapse, {count[GroupState.ALL_CORRECT]} "
-        f"are all correct, {count[GroupState.MIXED]} mixed; {cut:.0%} of completions are cut off"
+        f"{len(groups)} of {len(states)} groups collapse{f' ({why})' if why else ''}, {asked} go to the mentor; "
+        f"{count[GroupState.ALL_CORRECT]} are all correct, {count[GroupState.MIXED]} mixed; {cut:.0%} of completions "
+        "are cut off"
     )
     if cut > 0.5:
         fix = "raise max_completion_length: what is cut off fails whatever the mentor says"

@@ -6,12 +6,14 @@ import asyncio
 import inspect
 import math
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transformers import TrainerState
 
+from trl_mentor.channel import reports
 from trl_mentor.collapse import SuccessRule
 from trl_mentor.mentor_pool import outcome_of
 from trl_mentor.records import Completion, Prompt
@@ -28,6 +30,10 @@ class Scored:
     seconds: float
     """Of the slowest function, for all of them."""
     slowest: str
+    rewards: list[tuple[float, ...]]
+    """What each function says, by completion."""
+    reported: list[dict[str, Any]]
+    """What the functions reported about each completion through `log_extra`."""
 
 
 class RewardError(Exception):
@@ -55,10 +61,11 @@ def score(
     rewards: Sequence[Any], rule: SuccessRule, rows: Sequence[Mapping[str, Any]], texts: Sequence[str]
 ) -> Scored:
     """Score one text for each row. Raises `RewardError`."""
-    columns = [_values(reward, rows, texts) for reward in rewards]
-    values = [rule.value(row) for row in zip(*(column for column, _ in columns), strict=True)]
+    logged: defaultdict[str, list[Any]] = defaultdict(list)
+    columns = [_values(reward, rows, texts, logged) for reward in rewards]
+    values = list(zip(*(column for column, _ in columns), strict=True))
     seconds, name = max((seconds, reward_name(r)) for r, (_, seconds) in zip(rewards, columns, strict=True))
-    return Scored(values, seconds, name)
+    return Scored([rule.value(row) for row in values], seconds, name, values, _by_row(logged, len(texts)))
 
 
 def completion_for(prompt: Prompt, text: str) -> Completion:
@@ -66,7 +73,15 @@ def completion_for(prompt: Prompt, text: str) -> Completion:
     return text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
 
 
-def _values(reward: Any, rows: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> tuple[list[float], float]:
+def _by_row(logged: Mapping[str, Sequence[Any]], rows: int) -> list[dict[str, Any]]:
+    fitting: dict[str, Sequence[Any]] = {name: values for name, values in logged.items() if len(values) == rows}
+    fitting |= reports(logged, rows)
+    return [{name: values[row] for name, values in fitting.items()} for row in range(rows)]
+
+
+def _values(
+    reward: Any, rows: Sequence[Mapping[str, Any]], texts: Sequence[str], logged: defaultdict[str, list[Any]]
+) -> tuple[list[float], float]:
     prompts = [row["prompt"] for row in rows]
     arguments = {
         "prompts": prompts,
@@ -75,7 +90,7 @@ def _values(reward: Any, rows: Sequence[Mapping[str, Any]], texts: Sequence[str]
         "completion_ids": [list(range(len(text) // 4 + 1)) for text in texts],
         **{name: [row[name] for row in rows] for name in rows[0] if name not in _ALREADY_GIVEN},
         "trainer_state": TrainerState(),
-        "log_extra": lambda column, values: None,
+        "log_extra": lambda column, values: logged[column].extend(values),
         "log_metric": lambda name, value: None,
     }
     started = time.monotonic()
