@@ -8,7 +8,7 @@ import re
 import pytest
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.packing import MIN_BUDGET, check_budget, pack_attempts
+from trl_mentor.packing import MAX_FEEDBACK_CHARS, MIN_BUDGET, check_budget, pack_attempts, pack_feedback
 from trl_mentor.records import Attempt
 
 
@@ -117,3 +117,25 @@ def test_a_budget_too_small_for_one_attempt_is_refused(budget: int):
 
 def test_the_smallest_allowed_budget_is_accepted():
     check_budget(MIN_BUDGET)
+
+
+def test_feedback_comes_in_the_order_of_the_packed_attempts_once_for_those_that_are_the_same():
+    attempts = [
+        Attempt("a long attempt", feedback=" test 1 failed\n"),
+        Attempt("short"),
+        Attempt("short", feedback="raised KeyError"),
+        Attempt("middling", feedback=""),
+    ]
+    assert [text.partition("\n")[0] for text in pack_attempts(attempts, 1000)] == [
+        "middling",
+        "a long attempt",
+        "short",
+    ]
+    assert pack_feedback(attempts, 1000) == ["", "test 1 failed", "raised KeyError"]
+
+
+def test_feedback_is_bounded_and_there_is_as_much_of_it_as_there_are_shown_attempts():
+    attempts = [Attempt(f"{number} " * 5_000, feedback="x" * 100_000) for number in range(9)]
+    feedback = pack_feedback(attempts, 1_000)
+    assert len(feedback) == len(pack_attempts(attempts, 1_000)) < 9
+    assert 900 < max(map(len, feedback)) <= MAX_FEEDBACK_CHARS

@@ -113,7 +113,7 @@ def parse_diagnosis(text: str) -> tuple[str, ...]:
 
 
 def parse_hint(text: str) -> str:
-    """A hint in free text without label, fence or quotation marks around it. Raises `ReplyError` if that is nothing."""
+    """A hint in free text without label, fence or quotation marks around it. Raises `ReplyError` if it is empty."""
     return _bare_hint(_visible(text))
 
 

@@ -12,7 +12,13 @@ from trl_mentor.records import Attempt
 MIN_BUDGET = 400
 """Characters below which a shortened attempt, with its notes, says too little to be worth reading."""
 
+MAX_FEEDBACK_CHARS = 1_000
+"""Characters of what was reported on one attempt."""
+
 _LEFT_OUT_ROOM = 80
+
+Item = tuple[str, str, str]
+"""A distinct attempt: its text, the notes at its end, and what was reported on it."""
 
 
 def check_budget(budget: int) -> None:
@@ -31,20 +37,40 @@ def pack_attempts(attempts: Sequence[Attempt], budget: int) -> list[str]:
     tail. What was shortened, cut off, repeated or left out is said in square brackets. Raises `ConfigError` as
     `check_budget` does.
     """
-    check_budget(budget)
-    counts = Counter((attempt.text.strip(), attempt.truncated) for attempt in attempts)
-    items = [(text or "[empty completion]", _notes(cut, times)) for (text, cut), times in counts.items()]
-    items = _drop_longest(sorted(items, key=_size), budget)
+    items = _shown(attempts, budget)
     packed: list[str] = []
     left = budget
-    for position, (text, notes) in enumerate(items):
+    for position, (text, notes, _) in enumerate(items):
         later = items[position + 1 :]
         room = left - sum(map(_floor, later))
-        if _size((text, notes)) > room:
+        if _size(items[position]) > room:
             room = left // (len(later) + 1)
         packed.append(shorten(text, room - len(notes)) + notes)
         left -= len(packed[-1])
     return packed
+
+
+def pack_feedback(attempts: Sequence[Attempt], budget: int) -> list[str]:
+    """What was reported on each of the packed attempts, in their order: at most `MAX_FEEDBACK_CHARS`, "" for nothing.
+
+    It is no part of their texts, because only attribution reads it and all roles share the texts.
+    """
+    return [shorten(feedback, MAX_FEEDBACK_CHARS) for _, _, feedback in _shown(attempts, budget)]
+
+
+def _shown(attempts: Sequence[Attempt], budget: int) -> list[Item]:
+    check_budget(budget)
+    counts: Counter[tuple[str, bool]] = Counter()
+    feedback: dict[tuple[str, bool], str] = {}
+    for attempt in attempts:
+        key = attempt.text.strip(), attempt.truncated
+        counts[key] += 1
+        feedback[key] = feedback.get(key) or (attempt.feedback or "").strip()
+    items = [
+        (text or "[empty completion]", _notes(cut, times), feedback[text, cut])
+        for (text, cut), times in counts.items()
+    ]
+    return _drop_longest(sorted(items, key=_size), budget)
 
 
 def _notes(truncated: bool, times: int) -> str:
@@ -53,22 +79,23 @@ def _notes(truncated: bool, times: int) -> str:
     return cut + repeated
 
 
-def _size(item: tuple[str, str]) -> int:
+def _size(item: Item) -> int:
     return len(item[0]) + len(item[1])
 
 
-def _floor(item: tuple[str, str]) -> int:
+def _floor(item: Item) -> int:
     return min(_size(item), MIN_BUDGET)
 
 
-def _drop_longest(items: list[tuple[str, str]], budget: int) -> list[tuple[str, str]]:
+def _drop_longest(items: list[Item], budget: int) -> list[Item]:
     """The shortest attempts, as many as get their minimum; the last one says how many others there are."""
     needed = list(accumulate(map(_floor, items)))
     if not items or needed[-1] <= budget:
         return items
     kept = max(1, sum(need <= budget - _LEFT_OUT_ROOM for need in needed))
-    text, notes = items[kept - 1]
-    return [*items[: kept - 1], (text, f"{notes}\n[not shown: longer attempts, {len(items) - kept} of them]")]
+    text, notes, feedback = items[kept - 1]
+    others = f"\n[not shown: longer attempts, {len(items) - kept} of them]"
+    return [*items[: kept - 1], (text, notes + others, feedback)]
 
 
 def shorten(text: str, room: int) -> str:

@@ -1,7 +1,8 @@
 """Prompts of the four agents, as Jinja2 files.
 
-A template is `<domain>/<role>.jinja` with a block `user` and usually a block `system`. A directory of the user's own
-may replace any file, `shared/...` included, and may add domains.
+A template is `<domain>/<role>.jinja` with a block `user` and usually a block `system`; `<domain>/fallback.jinja` and
+`<domain>/format.jinja` are hints without a model. A directory of the user's own may replace any file, `shared/...`
+included, and may add domains.
 """
 
 from __future__ import annotations
@@ -14,21 +15,31 @@ from jinja2 import meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from trl_mentor.errors import TemplateError
+from trl_mentor.packing import shorten
 from trl_mentor.quoting import neutralise, read_blocks
 from trl_mentor.records import Message, Role
 
 __all__ = ["SLOTS", "PromptTemplates", "Slot", "read_blocks"]
 
 Slot = str | None | Sequence[str]
-"""Value of a slot: a text, None (only `answer`, when it is not known), or texts (`attempts`, `diagnosis`)."""
+"""Value of a slot: a text, None (only `answer`, when it is not known), or texts (`attempts`, `feedback`, `diagnosis`).
+
+`feedback` holds one text for each of `attempts`, empty where there is none.
+"""
 
 SLOTS: Mapping[Role, tuple[str, ...]] = {
-    Role.ATTRIBUTION: ("question", "answer", "attempts"),
-    Role.GENERATION: ("question", "diagnosis", "attempts"),
-    Role.JUDGMENT: ("question", "answer", "diagnosis", "draft"),
-    Role.REPAIR: ("question", "diagnosis", "draft", "critique"),
+    Role.ATTRIBUTION: ("question", "attempts", "answer", "feedback"),
+    Role.GENERATION: ("question", "attempts", "diagnosis"),
+    Role.JUDGMENT: ("question", "attempts", "answer", "diagnosis", "draft"),
+    Role.REPAIR: ("question", "attempts", "diagnosis", "draft", "critique"),
 }
-"""What each role sees. The roles that write hints never see the answer."""
+"""What each role sees. The roles that write hints never see the answer.
+
+What all of them see comes first in the packaged templates, so that an endpoint with a prefix cache computes it once.
+"""
+
+MAX_SLOT_CHARS = 24_000
+"""Characters of a single text in a prompt; of a longer one its middle is left out, with a mark that says so."""
 
 _REQUIRED: Mapping[Role, tuple[str, ...]] = {
     Role.ATTRIBUTION: ("question", "attempts"),
@@ -40,11 +51,12 @@ _FULL_SAMPLE: Mapping[str, Slot] = {
     "question": "sample-question",
     "answer": "sample-answer",
     "attempts": ("sample-attempts", "another attempt"),
+    "feedback": ("", "sample-feedback"),
     "diagnosis": ("sample-diagnosis", "another phrase"),
     "draft": "sample-draft",
     "critique": "sample-critique",
 }
-_BARE_SAMPLE: Mapping[str, Slot] = {**_FULL_SAMPLE, "answer": None, "attempts": (), "diagnosis": ()}
+_BARE_SAMPLE: Mapping[str, Slot] = {**_FULL_SAMPLE, "answer": None, "attempts": (), "feedback": (), "diagnosis": ()}
 
 _PACKAGED = Path(__file__).parent / "templates"
 _ERRORS = (
@@ -78,8 +90,11 @@ class PromptTemplates:
             lstrip_blocks=True,
         )
         self._templates = {role: self._load(f"{domain}/{role}.jinja", SLOTS[role]) for role in Role}
-        self.fallback = self._read_fallback(f"{domain}/fallback.jinja")
+        self.fallback = self._read_fixed(f"{domain}/fallback.jinja")
         """The fixed hint for a question whose every draft was refused."""
+        own = any((root / domain / "format.jinja").is_file() for root in roots)
+        self.format_hint = self._read_fixed(f"{domain if own else 'general'}/format.jinja")
+        """The fixed hint for a question whose every attempt misses the form that the answer should have."""
         for role in Role:
             self._try_out(role)
 
@@ -124,7 +139,7 @@ class PromptTemplates:
             waiting += new
             seen |= new
 
-    def _read_fallback(self, name: str) -> str:
+    def _read_fixed(self, name: str) -> str:
         try:
             text = self._load(name, ()).render().strip()
         except _ERRORS as error:
@@ -171,7 +186,9 @@ def _check_slots(file: str, tree: nodes.Template, slots: Sequence[str]) -> None:
 def _quoted(value: Slot) -> Slot:
     if value is None:
         return None
-    return neutralise(value) if isinstance(value, str) else tuple(map(neutralise, value))
+    if isinstance(value, str):
+        return neutralise(shorten(value, MAX_SLOT_CHARS))
+    return tuple(map(neutralise, value))
 
 
 def _failure(name: str | None, error: Exception) -> TemplateError:

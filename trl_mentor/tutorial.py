@@ -11,10 +11,10 @@ from typing import TypeVar
 from trl_mentor.agents import ATTRIBUTION, GENERATION, JUDGMENT, REPAIR, Agent
 from trl_mentor.backends.base import Backend
 from trl_mentor.calls import Caller
-from trl_mentor.errors import BackendError, DoubtfulReplyError, NotAskedError, ReplyError
+from trl_mentor.errors import BackendError, DoubtfulReplyError, EndpointPausedError, NotAskedError, ReplyError
 from trl_mentor.hint_rules import HintLimits, check_hint, gives_away
 from trl_mentor.mentor_pool import describe, outcome_of
-from trl_mentor.packing import pack_attempts
+from trl_mentor.packing import pack_attempts, pack_feedback
 from trl_mentor.reask import ask_again, worth_asking_again
 from trl_mentor.records import (
     CollapsedGroup,
@@ -69,6 +69,7 @@ class Tutorial:
     def __init__(self, plan: Plan, group: CollapsedGroup, caller: Caller) -> None:
         self.plan, self.group, self.caller, self.clock = plan, group, caller, caller.clock
         self.attempts: tuple[str, ...] = ()
+        self.feedback: tuple[str, ...] = ()
         self.diagnosis: tuple[str, ...] = ()
         self.drafts: list[Draft] = []
         self.started: float | None = None
@@ -76,6 +77,7 @@ class Tutorial:
     def run(self) -> Guidance:
         self.started = time.monotonic()
         self.attempts = tuple(pack_attempts(self.group.attempts, self.plan.attempt_budget))
+        self.feedback = tuple(pack_feedback(self.group.attempts, self.plan.attempt_budget))
         backend_failures, why = 0, ""
         for attempt in range(1, self.plan.max_retry + 1):
             try:
@@ -86,6 +88,8 @@ class Tutorial:
             except ReplyError as error:
                 why = str(error)
             except NotAskedError as error:
+                if isinstance(error, EndpointPausedError) and self.caller.calls:
+                    return self.failed(str(error))
                 return self._guidance(None, HintOrigin.NOT_ASKED, str(error))
             except BackendError as error:
                 backend_failures, why = backend_failures + 1, str(error)
@@ -159,6 +163,7 @@ class Tutorial:
             "question": group.question,
             "answer": group.answer,
             "attempts": self.attempts,
+            "feedback": self.feedback,
             "diagnosis": self.diagnosis,
             "draft": draft,
             "critique": critique,
