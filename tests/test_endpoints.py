@@ -86,9 +86,9 @@ def test_opening_and_closing_are_one_log_line_and_one_event_each(caplog):
     ask(endpoints)
     opened, closed = events.take()
     assert (opened.kind, closed.kind) == (EventKind.PAUSED, EventKind.RESUMED)
-    assert "http://a/v1 is left alone for 30 s" in opened.text
+    assert "the mentor at http://a/v1 is left alone for 30 s" in opened.text
     assert "connection refused" in opened.text
-    assert closed.text == "http://a/v1 works again after 100 s"
+    assert closed.text == "the mentor at http://a/v1 works again after 100 s"
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("WARNING", f"trl-mentor: {opened.text}"), ("INFO", f"trl-mentor: {closed.text}"),
     ]  # fmt: skip

@@ -138,11 +138,11 @@ class Endpoints:
             meanwhile = "the other endpoints stand in" if others else "groups that collapse get no hint meanwhile"
             self._events.add(
                 EventKind.PAUSED,
-                f"{endpoint.name} is left alone for {pause:.0f} s and then tried again; {meanwhile}. "
+                f"the mentor at {endpoint.name} is left alone for {pause:.3g} s and then tried again; {meanwhile}. "
                 f"The last failure: {endpoint.last_failure}",
             )
         if closed:
-            self._events.add(EventKind.RESUMED, f"{endpoint.name} works again after {down:.0f} s")
+            self._events.add(EventKind.RESUMED, f"the mentor at {endpoint.name} works again after {down:.3g} s")
 
     def _paused(self, end: float) -> BackendError:
         if self._clock() >= end:
@@ -151,7 +151,7 @@ class Endpoints:
             endpoint = min(self._endpoints, key=lambda endpoint: endpoint.breaker.seconds_left())
             left = endpoint.breaker.seconds_left()
         return EndpointPausedError(
-            f"mentoring is paused: {endpoint.name} is left alone and tried again in {left:.0f} s; "
+            f"mentoring is paused: {endpoint.name} is left alone and tried again in {left:.3g} s; "
             f"the last failure: {endpoint.last_failure}"
         )
 
