@@ -14,8 +14,8 @@ import torch
 from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
-from trl_mentor.callback import MentorCallback
-from trl_mentor.causes import format_columns
+from trl_mentor.callback import MentorCallback, write_events
+from trl_mentor.causes import WITHOUT_A_MENTOR, format_columns
 from trl_mentor.channel import LIMITS, reports
 from trl_mentor.checkpoints import last_complete_checkpoint, nothing_to_resume, was_saved
 from trl_mentor.collapse import SuccessRule, group_states
@@ -40,6 +40,7 @@ from trl_mentor.intervene import Concerned, Objection, Policy, Request, interven
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Cause, HintOrigin, Lesson, Prompt, Row
+from trl_mentor.reply_cache import CACHE_DIR
 from trl_mentor.reroll import local_rows
 from trl_mentor.reward_errors import RewardGuard
 from trl_mentor.rows import aligned, rows_of, spliced
@@ -104,7 +105,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         )
         if strategy is None:
             main, device = self.accelerator.is_main_process, str(self.accelerator.device)
-            strategy = build_strategy(settings, mentor, is_main=main, device=device)
+            cache_dir = Path(self.args.output_dir) / CACHE_DIR
+            strategy = build_strategy(settings, mentor, is_main=main, device=device, cache_dir=cache_dir)
         self.strategy = strategy
         if isinstance(self.strategy, MentorStrategy) and settings.mentor_schedule == ScheduleKind.INLINE:
             check_deadline(self.strategy.mentor.deadline, self.args.ddp_timeout)
@@ -116,6 +118,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         """What happened since the run began, over all ranks; a resumed run continues it."""
         self.last_mentor_failure = ""
         """Why the newest hint that was not accepted failed or fell back; empty before the first."""
+        self.cause_routes = strategy.routes if isinstance(strategy, MentorStrategy) else WITHOUT_A_MENTOR
+        """What is done about each cause of collapse."""
         self.newest_causes: dict[Cause, str] = {}
         """What showed the newest collapse of each cause; on the main process alone."""
         self.journal = self._open_journal()
@@ -189,6 +193,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self.mentor_totals += counters
         for name, value in batch_metrics(counters).items():
             self._metrics["train"][name].append(value)
+        write_events(self, step=self.state.global_step)
         return first
 
     def _calculate_rewards(
