@@ -99,9 +99,9 @@ class Mentor:
         """What happened to the mentor as a whole since the last time, oldest first."""
         return self.events.take()
 
-    def resume_spending(self, calls: int = 0, usage: Usage = Usage()) -> None:  # noqa: B008  # it is frozen
+    def resume_spending(self, calls: int = 0, usage: Usage | None = None) -> None:
         """Begin a run that has made so many calls already, and so paid for these tokens; a new one by default."""
-        self.budget.begin_run(calls, usage)
+        self.budget.begin_run(calls, usage or Usage())
 
     def guide(self, groups: Sequence[CollapsedGroup]) -> list[Guidance]:
         """One guidance per group, in order, after at most `deadline` seconds.
