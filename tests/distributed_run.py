@@ -59,12 +59,13 @@ def hard_rows(out: Path, options: dict) -> tuple[Any, dict]:
     reroll = tuple(options.pop("reroll", [1.0, 0.0]))
     rerolls = bool(hard) and options.get("mentor_strategy") != "none" and "mentor" not in options
     reward = tiny.HardRowsFail(reroll, rerolls=rerolls)
+    verifier = BreaksOnOneRank(reward) if options.get("mentor_reward_errors") else reward
     if options.pop("strategy_raises", False):
         options["strategy"] = BrokenStrategy()
     if "mentor" in options:
         options["mentor"] = Mentor(ScriptedBackend(MENTORS[options["mentor"]]), deadline=1.0)
     trainer = tiny.trainer(
-        out, reward=reward, data=tiny.dataset(8, hard=lambda i: i in hard), log_completions=True, **options
+        out, reward=verifier, data=tiny.dataset(8, hard=lambda i: i in hard), log_completions=True, **options
     )
     error = None
     try:
@@ -84,10 +85,10 @@ def patterned(out: Path, options: dict) -> tuple[Any, dict]:
         data = data.to_iterable_dataset()
     if options.get("eval_strategy"):
         options["eval_dataset"] = tiny.dataset(3)
-    mentor = tiny.mentor()
-    trainer = tiny.trainer(out, reward=reward, data=data, cls=Announcer, mentor=mentor, **options)
+    backend = tiny.backend()
+    trainer = tiny.trainer(out, reward=reward, data=data, cls=Announcer, mentor=Mentor(backend), **options)
     trainer.train()
-    asked = Counter(request.role for request in mentor.plan.backend.requests)
+    asked = Counter(request.role for request in backend.requests)
     return trainer, {**common(trainer), "calls": reward.calls, "asked": asked}
 
 
@@ -164,6 +165,21 @@ def hang(role, messages):
 
 def refuse(role, messages):
     raise ConnectionError("no route to mentor")
+
+
+class BreaksOnOneRank:
+    """A verifier whose first call raises on the second rank only."""
+
+    def __init__(self, inner: tiny.HardRowsFail) -> None:
+        self.__name__ = "verifier"
+        self.inner = inner
+
+    def __call__(self, **given: Any) -> list[float | None]:
+        first = not self.inner.calls
+        values = self.inner(**given)
+        if first and os.environ["RANK"] == "1":
+            raise OSError("no sandbox")
+        return values
 
 
 MENTORS = {"hangs": hang, "raises": refuse}

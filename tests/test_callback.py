@@ -14,6 +14,7 @@ from trl import GRPOTrainer
 
 from trl_mentor import Mentor, MentorCallback, ScriptedBackend, read_journal
 from trl_mentor.alarms import Alarms
+from trl_mentor.causes import check_routes
 from trl_mentor.counters import Counters
 from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.records import RerollOutcome
@@ -223,8 +224,12 @@ def test_a_healthy_run_warns_about_nothing(tmp_path, caplog):
         (Counters(groups=40, accepted=3, fallback=13, rescued=16), "81% of the hints are the fallback hint"),
         (Counters(groups=40, failed=2, accepted=2), "failed for 50% of the groups"),
         (Counters(groups=40, accepted=32, still_collapsed=32), "100% of the re-rolled groups fail again"),
-        (Counters(groups=40, unscorable=4), "10% of the groups could not be scored"),
+        (Counters(groups=40, unscorable=4, cause_unscorable=4), "10% of the groups could not be scored"),
         (Counters(groups=64, all_correct=64), "100% of the groups count as all correct"),
+        (Counters(groups=40, cause_cut_off=8), "in 20% of the groups every completion failed and ran into the length"),
+        (Counters(groups=40, cause_duplicates=8), "in 20% of the groups every completion failed and all are the same"),
+        (Counters(groups=40, cause_format=20), "50% of the groups failed by their form"),
+        (Counters(groups=40, cause_verifier_error=1), "the verifier could not judge 2% of the groups"),
     ],
 )
 def test_each_condition_has_its_own_warning(counted, text):
@@ -247,3 +252,15 @@ def test_a_warning_comes_again_only_when_its_share_has_clearly_grown():
 
 def test_a_control_run_without_hints_is_not_told_that_its_hints_are_useless():
     assert Alarms().check(Counters(groups=64, still_collapsed=64, collapsed=64)) == []
+
+
+def test_a_cause_that_the_mentor_is_asked_about_is_no_reason_to_warn():
+    counted = Counters(groups=40, cause_cut_off=40, cause_format=40, cause_duplicates=40)
+    routes = check_routes({"cut_off": "mentor", "format": "mentor", "duplicates": "mentor"})
+    assert Alarms(routes).check(counted) == []
+
+
+def test_a_warning_about_a_cause_says_what_showed_it_last():
+    details = {Cause.VERIFIER_ERROR: "the verifier failed: OSError: no sandbox"}
+    (warning,) = Alarms().check(Counters(groups=4, cause_verifier_error=4), details=details)
+    assert warning.endswith("The last time, the verifier failed: OSError: no sandbox")

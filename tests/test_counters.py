@@ -2,12 +2,19 @@ from __future__ import annotations
 
 import math
 
-from trl_mentor.counters import Counters, batch_metrics, count_guidances, count_outcomes, count_states
-from trl_mentor.records import Call, GroupState, Guidance, HintOrigin, RerollOutcome, Role, Usage
+from trl_mentor.counters import (
+    Counters,
+    batch_metrics,
+    count_causes,
+    count_guidances,
+    count_outcomes,
+    count_states,
+)
+from trl_mentor.records import Call, Cause, GroupState, Guidance, HintOrigin, RerollOutcome, Role, Usage
 
 
 def guidance(origin: HintOrigin) -> Guidance:
-    calls = (Call(Role.GENERATION, 0.1, Usage(10, 3)), Call(Role.JUDGMENT, 0.1, error="BackendError: down"))
+    calls = (Call(Role.GENERATION, 0.1, Usage(10, 3, 6, 2)), Call(Role.JUDGMENT, 0.1, error="BackendError: down"))
     return Guidance(hint="h", origin=origin, calls=calls)
 
 
@@ -25,10 +32,34 @@ def test_outcomes_of_the_reroll_add_up_to_the_interventions():
 
 
 def test_calls_tokens_and_errors_of_the_mentor_are_summed():
-    counters = count_guidances(map(guidance, HintOrigin))
+    counters = count_guidances(map(guidance, (HintOrigin.ACCEPTED, HintOrigin.FALLBACK, HintOrigin.FAILED)))
     assert (counters.accepted, counters.fallback, counters.failed) == (1, 1, 1)
-    assert (counters.calls, counters.call_errors) == (8, 4)
-    assert (counters.mentor_prompt_tokens, counters.mentor_completion_tokens) == (40, 12)
+    assert (counters.calls, counters.call_errors) == (6, 3)
+    assert (counters.mentor_prompt_tokens, counters.mentor_completion_tokens) == (30, 9)
+    assert (counters.mentor_cached_tokens, counters.mentor_thinking_tokens) == (18, 6)
+
+
+def test_groups_for_which_the_mentor_was_not_asked_are_counted_apart():
+    guidances = [Guidance("h", HintOrigin.FORMAT), Guidance(None, HintOrigin.NOT_ASKED)]
+    counters = count_guidances([*guidances, Guidance(None, HintOrigin.NOT_ASKED)])
+    assert (counters.format, counters.not_asked, counters.failed, counters.calls) == (1, 2, 0, 0)
+
+
+def test_replies_from_the_cache_are_no_requests_and_cost_no_tokens():
+    calls = (Call(Role.JUDGMENT, 0.0, Usage(10, 3, 5, 1), replayed=True), Call(Role.REPAIR, 0.1, Usage(2, 1)))
+    counters = count_guidances([Guidance("h", HintOrigin.ACCEPTED, calls=calls)])
+    assert (counters.replayed, counters.calls) == (1, 1)
+    assert (counters.mentor_prompt_tokens, counters.mentor_cached_tokens) == (2, 0)
+
+
+def test_the_shares_of_the_causes_are_of_all_groups():
+    counters = Counters(groups=8) + count_causes([Cause.CUT_OFF, Cause.CUT_OFF, Cause.KNOWLEDGE])
+    shares = {name: value for name, value in batch_metrics(counters).items() if "frac_cause" in name}
+    assert shares.keys() == {f"mentor/frac_cause_{cause}" for cause in Cause}
+    assert {name: value for name, value in shares.items() if value} == {
+        "mentor/frac_cause_cut_off": 0.25,
+        "mentor/frac_cause_knowledge": 0.125,
+    }
 
 
 def test_the_metric_keys_are_the_same_whatever_happened():

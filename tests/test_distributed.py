@@ -30,6 +30,14 @@ CASES: dict[str, dict[str, Any]] = {
         mentor: {"hard": [1, 3, 5, 7], "per_device_train_batch_size": 8, "max_steps": 2, "mentor": mentor}
         for mentor in ("hangs", "raises")
     },
+    # Group 1 of 8 rows is half on each rank: what the rank without an error judged still counts.
+    "a verifier that raises on one rank": {
+        "hard": [0, 1, 2, 3, 4, 5],
+        "per_device_train_batch_size": 12,
+        "num_generations": 8,
+        "max_steps": 2,
+        "mentor_reward_errors": "unscorable",
+    },
     "broken strategy": {"hard": [1], "per_device_train_batch_size": 8, "strategy_raises": True},
 }
 
@@ -85,6 +93,22 @@ def test_a_bug_in_a_strategy_ends_every_rank_instead_of_leaving_one_waiting(seen
     ranks = seen["broken strategy"]
     assert ranks[0]["error"] == "a bug in prepare"
     assert ranks[1]["error"] == "the main process failed: RuntimeError: a bug in prepare"
+
+
+def test_a_verifier_that_raises_on_one_rank_costs_the_groups_of_that_rank_and_leaves_none_waiting(seen, folder):
+    ranks, run = seen["a verifier that raises on one rank"], folder / "a verifier that raises on one rank" / "run"
+    assert [(rank["error"], rank["steps"]) for rank in ranks] == [(None, 2)] * 2
+    first, second, third, *later = read_journal(run)
+    assert [len(item.group.attempts) for item in (first, second, third)] == [8, 4, 8]
+    assert [item.completions != () for item in (first, second, third)] == [True, True, False]
+    assert third.group.cause == "verifier_error"
+    assert "OSError: no sandbox" in third.group.cause_detail
+    assert all(item.completions for item in later)
+    counted = [
+        (rank["totals"]["cause_verifier_error"], rank["totals"]["reward_errors"], rank["totals"]["unscorable"])
+        for rank in ranks
+    ]
+    assert counted == [(1, 1, 1)] * 2
 
 
 @pytest.mark.parametrize("mentor", ["hangs", "raises"])

@@ -89,8 +89,9 @@ def dataset(rows: int = 8, *, conversational: bool = False, hard: Callable[[int]
     )
 
 
-def mentor(**options: Any) -> Mentor:
-    backend = ScriptedBackend(
+def backend() -> ScriptedBackend:
+    """Answers every role in its form and keeps the requests."""
+    return ScriptedBackend(
         {
             Role.ATTRIBUTION: said.diagnosis("confuses w1 with w2"),
             Role.GENERATION: HINT,
@@ -98,7 +99,10 @@ def mentor(**options: Any) -> Mentor:
             Role.REPAIR: said.repaired(HINT),
         }
     )
-    return Mentor(backend, **options)
+
+
+def mentor(**options: Any) -> Mentor:
+    return Mentor(backend(), **options)
 
 
 class HardRowsFail:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from trl_mentor.causes import DEFAULT_ROUTES
 from trl_mentor.counters import Counters
+from trl_mentor.records import Cause, Route
 
 WORSE_BY = 0.2
 """A warning is repeated only when its share has grown by this much since."""
@@ -22,7 +24,10 @@ class Alarm:
     window: int
     """The share is judged each time this many more groups of the whole have been seen."""
     advice: str
-    """Text of the warning; `{share}` and `{failure}`, the newest reason of the mentor, are filled in."""
+    """Text of the warning; `{share}`, `{failure}`, the newest reason of the mentor, and `{detail}`, what showed the
+    newest of the cause, are filled in."""
+    cause: Cause | None = None
+    """The cause of collapse that it is about: no warning where the mentor is asked about it."""
 
 
 def _guided(seen: Counters) -> int:
@@ -30,7 +35,7 @@ def _guided(seen: Counters) -> int:
 
 
 def _rerolled_under_hints(seen: Counters) -> int:
-    return seen.rescued + seen.hint_saturated + seen.still_collapsed if _guided(seen) else 0
+    return seen.rescued + seen.hint_saturated + seen.still_collapsed if _guided(seen) + seen.format else 0
 
 
 ALARMS = (
@@ -86,12 +91,52 @@ ALARMS = (
         "success reward above mentor_success_threshold: raise the threshold, or no group ever collapses.",
     ),
     Alarm(
-        part=lambda seen: seen.unscorable,
+        part=lambda seen: seen.cause_verifier_error,
+        whole=lambda seen: seen.groups,
+        above=0.0,
+        window=1,
+        advice="the verifier could not judge {share} of the groups; they are left as they are and never mentored. The "
+        "last time, {detail}",
+        cause=Cause.VERIFIER_ERROR,
+    ),
+    Alarm(
+        part=lambda seen: seen.cause_unscorable,
         whole=lambda seen: seen.groups,
         above=0.05,
         window=32,
         advice="{share} of the groups could not be scored: the success reward is None or NaN for every completion. "
         "Such groups are never mentored; check the reward function.",
+        cause=Cause.UNSCORABLE,
+    ),
+    Alarm(
+        part=lambda seen: seen.cause_cut_off,
+        whole=lambda seen: seen.groups,
+        above=0.1,
+        window=16,
+        advice="in {share} of the groups every completion failed and ran into the length limit; no hint helps an "
+        "answer that ends too early, so they are not mentored. Raise max_completion_length, or set "
+        'mentor_routes={{"cut_off": "mentor"}} if the mentor is to read them nevertheless.',
+        cause=Cause.CUT_OFF,
+    ),
+    Alarm(
+        part=lambda seen: seen.cause_duplicates,
+        whole=lambda seen: seen.groups,
+        above=0.1,
+        window=16,
+        advice="in {share} of the groups every completion failed and all are the same, word for word, so they are not "
+        "mentored. The last time, {detail}. Raise temperature or top_p, and check that the generator does not use one "
+        'seed for all; if answers are so short that this is natural, set mentor_routes={{"duplicates": "mentor"}}.',
+        cause=Cause.DUPLICATES,
+    ),
+    Alarm(
+        part=lambda seen: seen.cause_format,
+        whole=lambda seen: seen.groups,
+        above=0.3,
+        window=16,
+        advice="{share} of the groups failed by their form, and the mentor is not asked about them. The last time, "
+        "{detail}. Say in the prompts how an answer is to be written, or let the verifier read more forms; "
+        'mentor_routes={{"format": "mentor"}} asks the mentor nevertheless.',
+        cause=Cause.FORMAT,
     ),
 )
 
@@ -99,21 +144,24 @@ ALARMS = (
 class Alarms:
     """Decides when to warn: each condition on windows of its own, once per run unless it gets clearly worse."""
 
-    def __init__(self) -> None:
-        self._seen = [Counters() for _ in ALARMS]
-        self._warned = [-WORSE_BY for _ in ALARMS]
+    def __init__(self, routes: Mapping[Cause, Route] = DEFAULT_ROUTES) -> None:
+        """`routes` says what is done about each cause."""
+        self._alarms = [alarm for alarm in ALARMS if alarm.cause is None or routes[alarm.cause] is not Route.MENTOR]
+        self._seen = [Counters() for _ in self._alarms]
+        self._warned = [-WORSE_BY for _ in self._alarms]
 
-    def check(self, counted: Counters, *, failure: str = "") -> list[str]:
-        """The warnings that are due after a further stretch of the run."""
+    def check(self, counted: Counters, *, failure: str = "", details: Mapping[Cause, str] | None = None) -> list[str]:
+        """The warnings that are due after a further stretch of the run; `details` say what showed each cause last."""
         self._seen = [seen + counted for seen in self._seen]
-        return list(self._due(failure or "no reason was given"))
+        return list(self._due(failure or "no reason was given", details or {}))
 
-    def _due(self, failure: str) -> Iterator[str]:
-        for number, (alarm, seen) in enumerate(zip(ALARMS, self._seen, strict=True)):
+    def _due(self, failure: str, details: Mapping[Cause, str]) -> Iterator[str]:
+        for number, (alarm, seen) in enumerate(zip(self._alarms, self._seen, strict=True)):
             if alarm.whole(seen) < alarm.window:
                 continue
             self._seen[number] = Counters()
             share = alarm.part(seen) / alarm.whole(seen)
             if share > alarm.above and share >= self._warned[number] + WORSE_BY:
                 self._warned[number] = share
-                yield alarm.advice.format(share=f"{share:.0%}", failure=failure)
+                detail = "" if alarm.cause is None else details.get(alarm.cause, "nothing was said")
+                yield alarm.advice.format(share=f"{share:.0%}", failure=failure, detail=detail)

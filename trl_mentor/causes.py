@@ -27,6 +27,11 @@ DEFAULT_ROUTES: Mapping[Cause, Route] = {
 ALWAYS_SKIPPED = (Cause.UNSCORABLE, Cause.VERIFIER_ERROR)
 """Rewards that could not judge the first roll would not judge a second one."""
 
+WITHOUT_A_MENTOR: Mapping[Cause, Route] = dict.fromkeys(Cause, Route.MENTOR) | dict.fromkeys(
+    ALWAYS_SKIPPED, Route.SKIP
+)
+"""As far as causes matter to strategies that treat every collapse alike."""
+
 NOTHING_PARSED = ("[unparseable]", "[incomplete reasoning]")
 """What TRL's own accuracy rewards report where they found no answer to judge."""
 
@@ -116,7 +121,8 @@ def states_answer(text: str, answer: str) -> bool:
         return False
     stated = next(part for part in found.groups() if part is not None).strip(" .$*:")
     boxed = re.fullmatch(r"\\boxed\s?\{(.*)\}", stated)
-    tokens = tokenize(boxed[1] if boxed else stated)
+    stated = boxed[1] if boxed else stated
+    tokens = tokenize(stated[1:-1] if stated[:1] + stated[-1:] in ("()", "[]") else stated)
     return bool(tokens) and tokens in set(answer_forms(answer))
 
 

@@ -11,23 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from trl_mentor.assembly import completion_text
-from trl_mentor.collapse import SuccessRule, find_collapsed, find_unscorable, reroll_outcome
+from trl_mentor.collapse import find_collapsed, find_unscorable, reroll_outcome
 from trl_mentor.counters import Counters, count_causes, count_guidances, count_outcomes
 from trl_mentor.exchange import Exchange
-from trl_mentor.group_reader import GroupReader, Member, example_of, none_if_nan
+from trl_mentor.group_reader import GroupReader, Member, example_of
+from trl_mentor.interventions import interventions, left_alone
 from trl_mentor.records import (
     Assignment,
     Cause,
     CollapsedGroup,
     GroupState,
-    Guidance,
-    HintOrigin,
     Intervention,
     Lesson,
     Prepared,
     Prompt,
-    RerollOutcome,
     Row,
 )
 from trl_mentor.reroll import plan_reroll
@@ -148,7 +145,7 @@ def intervene(
         if assignments:
             planned = schedule.plan(assignments, lambda prepared: _fitted(prepared, strategy, policy))
         pairs = zip(concerned.of(concerned.recorded, groups), concerned.of(concerned.recorded, gathered), strict=True)
-        planned.unused.extend(_left_alone(Assignment(group, example_of(rows), step)) for group, rows in pairs)
+        planned.unused.extend(left_alone(Assignment(group, example_of(rows), step)) for group, rows in pairs)
         plans.append(planned)
         counters = planned.counters + _count_work(planned) + count_causes(group.cause for group in groups)
         return _places(planned, assignments), counters
@@ -178,20 +175,15 @@ def intervene(
         interventions=[
             item
             for planned in plans
-            for item in _records(planned, rerolled, step, strategy.name, rule=reader.rule, reward_names=reward_names)
+            for item in interventions(
+                planned, rerolled, step, strategy.name, rule=reader.rule, reward_names=reward_names
+            )
         ],
         details={group.cause: group.cause_detail for group in groups},
         rows=merged,
         examples={selected[place.position]: place.example for place in places if place.example is not None},
         counters=counters,
     )
-
-
-def _left_alone(assignment: Assignment) -> Prepared:
-    """The end of a group that no strategy is asked about."""
-    group = assignment.group
-    guidance = Guidance(None, HintOrigin.NOT_ASKED, reason=f"{group.cause}: {group.cause_detail}")
-    return Prepared(assignment, Lesson(prompt=None, guidance=guidance))
 
 
 def _places(planned: Planned, assignments: Sequence[Assignment]) -> list[Place]:
@@ -230,53 +222,6 @@ def _reroll(
     tokens = exchange.total(sum(len(row.completion_ids) for row in mine))
     everyone = exchange.gather(mine)[: plan.real]
     return [everyone[start : start + size] for start in range(0, plan.real, size)], tokens
-
-
-def _records(
-    planned: Planned,
-    rerolled: Sequence[Sequence[Row]],
-    step: int,
-    strategy: str,
-    *,
-    rule: SuccessRule,
-    reward_names: Sequence[str],
-) -> list[Intervention]:
-    """One record for each lesson that ends with this batch, oldest first."""
-    used = [item for item in planned.places if item is not None]
-    ended: list[tuple[Prepared, Sequence[Row]]] = list(zip(used, rerolled, strict=True))
-    ended += [(item, ()) for item in planned.unused]
-    ended.sort(key=lambda pair: (pair[0].assignment.collapsed_at, pair[0].assignment.group.index))
-    return [
-        _record(item, rows, step=step, strategy=strategy, rule=rule, reward_names=reward_names) for item, rows in ended
-    ]
-
-
-def _record(
-    prepared: Prepared,
-    rows: Sequence[Row],
-    *,
-    step: int,
-    strategy: str,
-    rule: SuccessRule,
-    reward_names: Sequence[str],
-) -> Intervention:
-    values = [rule.value(row.rewards) for row in rows]
-    return Intervention(
-        step=step,
-        strategy=strategy,
-        group=prepared.assignment.group,
-        guidance=prepared.lesson.guidance,
-        outcome=reroll_outcome(values, rule.threshold) if rows else RerollOutcome.SKIPPED,
-        completions=tuple(completion_text(row.completion) for row in rows),
-        successes=tuple(none_if_nan(value) for value in values),
-        rewards={
-            name: tuple(none_if_nan(row.rewards[column]) for row in rows)
-            for column, name in enumerate(reward_names)
-            if rows
-        },
-        reroll_tokens=sum(len(row.completion_ids) for row in rows),
-        collapsed_at=prepared.assignment.collapsed_at,
-    )
 
 
 def _fitted(prepared: Prepared, strategy: Strategy, policy: Policy) -> Prepared:

@@ -32,6 +32,8 @@ def _features() -> dict[str, Any]:
         "index": count,
         "strategy": text,
         "outcome": text,
+        "cause": text,
+        "cause_detail": text,
         "origin": text,
         "question": text,
         "answer": text,
@@ -39,7 +41,7 @@ def _features() -> dict[str, Any]:
         "diagnosis": [text],
         "hint": text,
         "reason": text,
-        "attempts": struct(text="string", reward="float64", truncated="bool"),
+        "attempts": struct(text="string", reward="float64", truncated="bool", feedback="string"),
         "drafts": struct(
             text="string", role="string", attempt="int64", quality="string", critique="string", source="string"
         ),
@@ -47,7 +49,15 @@ def _features() -> dict[str, Any]:
         "successes": [number],
         "rewards": [{"name": text, "values": [number]}],
         "calls": struct(
-            role="string", seconds="float64", prompt_tokens="int64", completion_tokens="int64", error="string"
+            role="string",
+            seconds="float64",
+            prompt_tokens="int64",
+            completion_tokens="int64",
+            cached_tokens="int64",
+            thinking_tokens="int64",
+            error="string",
+            replayed="bool",
+            endpoint="string",
         ),
         "mentor_seconds": number,
         "mentor_prompt_tokens": count,
@@ -64,6 +74,8 @@ def _row(record: Intervention, time: str) -> dict[str, Any]:
         "index": group.index,
         "strategy": record.strategy,
         "outcome": record.outcome,
+        "cause": group.cause,
+        "cause_detail": group.cause_detail,
         "question": group.question,
         "answer": group.answer,
         "prompt": prompt if isinstance(prompt, str) else json.dumps(plain_json(prompt), ensure_ascii=False),
@@ -101,13 +113,17 @@ def _guidance_columns(guidance: Guidance | None) -> dict[str, Any]:
                 "seconds": call.seconds,
                 "prompt_tokens": call.usage.prompt_tokens,
                 "completion_tokens": call.usage.completion_tokens,
+                "cached_tokens": call.usage.cached_tokens,
+                "thinking_tokens": call.usage.thinking_tokens,
                 "error": call.error,
+                "replayed": call.replayed,
+                "endpoint": call.endpoint,
             }
             for call in calls
         ],
         "mentor_seconds": guidance.seconds if guidance else 0.0,
-        "mentor_prompt_tokens": sum(call.usage.prompt_tokens for call in calls),
-        "mentor_completion_tokens": sum(call.usage.completion_tokens for call in calls),
+        "mentor_prompt_tokens": sum(call.usage.prompt_tokens for call in calls if not call.replayed),
+        "mentor_completion_tokens": sum(call.usage.completion_tokens for call in calls if not call.replayed),
     }
 
 

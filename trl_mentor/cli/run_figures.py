@@ -17,7 +17,7 @@ from trl_mentor.errors import ConfigError
 from trl_mentor.journal import read_journal
 from trl_mentor.plan_records import PlanInputs
 from trl_mentor.planning import first_roll_seconds
-from trl_mentor.records import Guidance, Intervention
+from trl_mentor.records import Cause, Guidance, HintOrigin, Intervention
 from trl_mentor.settings import ScheduleKind
 
 _REROLL = ("mentor/reroll_completions", "mentor/reroll_seconds")
@@ -53,7 +53,7 @@ def _figures(
         "ranks": ranks,
         "groups": round(totals["groups"] / batches),
         "num_generations": _group_size(records),
-        "collapse_share": totals["collapsed"] / max(totals["groups"], 1),
+        "collapse_share": max(totals["collapsed"] - _skipped(records), 0) / max(totals["groups"], 1),
         "schedule": ScheduleKind.AHEAD if totals.get("handed_over") else ScheduleKind.INLINE,
     }
     log = [entry for entry in state.get("log_history", []) if "step_time" in entry and _REROLL[1] in entry]
@@ -63,6 +63,17 @@ def _figures(
         steps_per_batch = max(state.get("global_step", batches) / batches, 1.0)
         found |= _policy_figures(log[1:] or log, found, steps_per_batch, rate)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _skipped(records: Sequence[Intervention]) -> int:
+    """Collapsed groups that cost neither calls nor a re-roll, because of their cause."""
+    return sum(
+        item.guidance is not None
+        and item.guidance.origin is HintOrigin.NOT_ASKED
+        and item.group.cause is not Cause.KNOWLEDGE
+        and any(attempt.reward is not None for attempt in item.group.attempts)
+        for item in records
+    )
 
 
 def newest_state(run: Path) -> tuple[Path, dict[str, Any]]:

@@ -17,6 +17,7 @@ from rich.text import Text
 from trl_mentor.records import (
     Attempt,
     Call,
+    Cause,
     CollapsedGroup,
     Draft,
     Guidance,
@@ -39,6 +40,14 @@ _ORIGINS = {
     HintOrigin.FAILED: ("failed: no hint, the group would be left as it is", "red"),
     HintOrigin.DROPPED: ("dropped: the group left the full queue before its turn", "red"),
 }
+_CAUSES = {
+    Cause.CUT_OFF: "cut off: every completion ran into the length limit",
+    Cause.FORMAT: "format: the form of the answer failed",
+    Cause.DUPLICATES: "duplicates: all completions are the same",
+    Cause.UNSCORABLE: "unscorable: no completion could be scored",
+    Cause.VERIFIER_ERROR: "verifier error: the completions could not be judged",
+    Cause.KNOWLEDGE: "knowledge: there is something to learn",
+}
 _GRADERS = {
     VerdictSource.RULES: "by a rule, the judge was not asked",
     VerdictSource.JUDGE: "by the judge",
@@ -58,6 +67,9 @@ def show_intervention(intervention: Intervention, console: Console) -> None:
     title = f"Step {intervention.step}, group {intervention.group.index}, strategy {intervention.strategy}"
     console.rule(Text(visible(title)))
     _show_group(intervention.group, console)
+    group = intervention.group
+    cause: list[RenderableType] = [Text(_CAUSES[group.cause], style="bold")]
+    console.print(_panel("Cause", [*cause, _text(group.cause_detail)] if group.cause_detail else cause))
     if intervention.guidance is not None:
         _show_guidance(intervention.guidance, console)
     parts: list[RenderableType] = [Text(_OUTCOMES[intervention.outcome], style="bold")]
@@ -79,7 +91,10 @@ def _show_group(group: CollapsedGroup, console: Console) -> None:
         parts += [Text(), Text("reference answer", style="dim"), _text(group.answer)]
     console.print(_panel("Question", parts))
     for number, attempt in enumerate(group.attempts, 1):
-        console.print(_panel(_attempt_title(number, attempt), [_text(attempt.text)]))
+        said: list[RenderableType] = [_text(attempt.text)]
+        if attempt.feedback:
+            said += [Text(), Text("the verifier", style="dim"), _text(attempt.feedback)]
+        console.print(_panel(_attempt_title(number, attempt), said))
 
 
 def _show_guidance(guidance: Guidance, console: Console) -> None:
@@ -120,8 +135,10 @@ def _calls_table(calls: Sequence[Call], seconds: float) -> Table:
         table.add_column(name, justify="left" if name == "agent" else "right")
     table.add_column("error")
     for call in calls:
-        table.add_row(str(call.role), *_amounts(call.usage, call.seconds), _text(call.error or ""))
-    total = Usage(sum(c.usage.prompt_tokens for c in calls), sum(c.usage.completion_tokens for c in calls))
+        note = "replayed from the cache" if call.replayed else call.error or ""
+        table.add_row(str(call.role), *_amounts(call.usage, call.seconds), _text(note))
+    asked = [call for call in calls if not call.replayed]
+    total = Usage(sum(c.usage.prompt_tokens for c in asked), sum(c.usage.completion_tokens for c in asked))
     table.add_section()
     table.add_row("all", *_amounts(total, sum(call.seconds for call in calls)), "")
     return table

@@ -1,0 +1,74 @@
+"""From the lessons that end with a batch to the records of its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trl_mentor.assembly import completion_text
+from trl_mentor.collapse import SuccessRule, reroll_outcome
+from trl_mentor.group_reader import none_if_nan
+from trl_mentor.records import (
+    Assignment,
+    Guidance,
+    HintOrigin,
+    Intervention,
+    Lesson,
+    Prepared,
+    RerollOutcome,
+    Row,
+)
+from trl_mentor.schedules import Planned
+
+
+def left_alone(assignment: Assignment) -> Prepared:
+    """The end of a group that no strategy is asked about."""
+    group = assignment.group
+    guidance = Guidance(None, HintOrigin.NOT_ASKED, reason=f"{group.cause}: {group.cause_detail}")
+    return Prepared(assignment, Lesson(prompt=None, guidance=guidance))
+
+
+def interventions(
+    planned: Planned,
+    rerolled: Sequence[Sequence[Row]],
+    step: int,
+    strategy: str,
+    *,
+    rule: SuccessRule,
+    reward_names: Sequence[str],
+) -> list[Intervention]:
+    """One record for each lesson that ends with this batch, oldest first."""
+    used = [item for item in planned.places if item is not None]
+    ended: list[tuple[Prepared, Sequence[Row]]] = list(zip(used, rerolled, strict=True))
+    ended += [(item, ()) for item in planned.unused]
+    ended.sort(key=lambda pair: (pair[0].assignment.collapsed_at, pair[0].assignment.group.index))
+    return [
+        _record(item, rows, step=step, strategy=strategy, rule=rule, reward_names=reward_names) for item, rows in ended
+    ]
+
+
+def _record(
+    prepared: Prepared,
+    rows: Sequence[Row],
+    *,
+    step: int,
+    strategy: str,
+    rule: SuccessRule,
+    reward_names: Sequence[str],
+) -> Intervention:
+    values = [rule.value(row.rewards) for row in rows]
+    return Intervention(
+        step=step,
+        strategy=strategy,
+        group=prepared.assignment.group,
+        guidance=prepared.lesson.guidance,
+        outcome=reroll_outcome(values, rule.threshold) if rows else RerollOutcome.SKIPPED,
+        completions=tuple(completion_text(row.completion) for row in rows),
+        successes=tuple(none_if_nan(value) for value in values),
+        rewards={
+            name: tuple(none_if_nan(row.rewards[column]) for row in rows)
+            for column, name in enumerate(reward_names)
+            if rows
+        },
+        reroll_tokens=sum(len(row.completion_ids) for row in rows),
+        collapsed_at=prepared.assignment.collapsed_at,
+    )
