@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 import time
-import weakref
 from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -29,15 +25,14 @@ from trl_mentor.backends.endpoint import (
 )
 from trl_mentor.backends.failures import Failure, read_failure
 from trl_mentor.backends.http_client import bounded_client
+from trl_mentor.backends.key_guard import KeyGuard
+from trl_mentor.backends.request_loop import RequestLoop
 from trl_mentor.backends.retry import retry_delay
 from trl_mentor.backends.thinking import Thinking, checked_thinking
 from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.records import Message, Reply, Role
 
 logger = logging.getLogger(__name__)
-
-_GRACE = 5.0
-"""Seconds on top of the timeout after which a caller stops waiting for the event loop itself."""
 
 
 class OpenAIBackend:
@@ -86,6 +81,8 @@ class OpenAIBackend:
             "extra_body": checked_body(extra_body),
             "thinking": checked_thinking(thinking),
         }
+        self._guard = KeyGuard(key)
+        self._guard.guard_logs(self)
         self._client = openai.AsyncOpenAI(
             api_key=key,
             base_url=base_url,
@@ -95,10 +92,7 @@ class OpenAIBackend:
         )
         # Whether a `response_format` was ever taken, and whether one was refused; only the request loop changes them.
         self._schemas_taken = self._schemas_refused = False
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._requests = RequestLoop(self._client.close)
 
     def __repr__(self) -> str:
         shown = {name: self._settings[name] for name in ("base_url", "api_key_env", "temperature", "max_tokens")}
@@ -130,45 +124,11 @@ class OpenAIBackend:
         """
         if timeout <= 0:
             raise BackendError(f"no time left to ask {self.model!r}")
-        with self._lock:
-            loop = self._running_loop()
-            future = asyncio.run_coroutine_threadsafe(self._ask(messages, role, schema, timeout), loop)
-        try:
-            return future.result(timeout + _GRACE)
-        except CancelledError:
-            failure = "the backend was closed during a request"
-        except TimeoutError:
-            future.cancel()
-            failure = f"the request loop did not answer within {timeout + _GRACE:.1f} s"
-        raise BackendError(failure)
+        return self._requests.run(lambda: self._ask(messages, role, schema, timeout), timeout)
 
     def close(self) -> None:
         """End requests in flight and release the connections; later calls raise `BackendError`."""
-        with self._lock:
-            loop, thread, self._closed, self._loop = self._loop, self._thread, True, None
-        if loop is None or thread is None:
-            return
-        with suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(self._cancel_and_close(), loop).result(_GRACE)
-        _stop(loop)
-        thread.join(_GRACE)
-
-    async def _cancel_and_close(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._client.close()
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._closed:
-            raise BackendError("the backend is closed")
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=_serve, args=(self._loop,), name="mentor-requests", daemon=True)
-            self._thread.start()
-            weakref.finalize(self, _stop, self._loop)
-        return self._loop
+        self._requests.close()
 
     async def _ask(
         self, messages: Sequence[Message], role: Role, schema: Mapping[str, Any] | None, timeout: float
@@ -184,7 +144,7 @@ class OpenAIBackend:
         if failure is not None:
             raise failure
         if isinstance(outcome, Failure):
-            raise outcome.kind(f"{self._client.base_url} {self._without_key(outcome.text)}")
+            raise outcome.kind(f"{self._client.base_url} {outcome.text}")
         return outcome
 
     async def _answer(
@@ -218,7 +178,7 @@ class OpenAIBackend:
         for attempt in range(self._settings["max_retries"] + 1):
             try:
                 reply = read_reply(await self._send(messages, body, deadline))
-                return replace(reply, text=self._without_key(reply.text), thinking=self._without_key(reply.thinking))
+                return replace(reply, text=self._guard.hide(reply.text), thinking=self._guard.hide(reply.thinking))
             # ValueError: a body that is not JSON, or messages that cannot be encoded.
             except (openai.OpenAIError, ValueError, BackendError) as error:
                 failure = self._read_failure(error)
@@ -244,22 +204,4 @@ class OpenAIBackend:
     def _read_failure(self, error: Exception) -> Failure:
         sent = self._client.api_key != PLACEHOLDER_KEY
         key_name = self._settings["api_key_env"] or "OPENAI_API_KEY"
-        return read_failure(error, model=self.model, key_name=key_name if sent else None)
-
-    def _without_key(self, text: str) -> str:
-        key = self._client.api_key
-        # What is shorter is no secret but the "none" of a local server, and may be a part of ordinary words.
-        return text if key == PLACEHOLDER_KEY or len(key) < 8 else text.replace(key, "[key]")
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is stopped. Refers to no backend, so that one that is dropped can be collected."""
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
-
-
-def _stop(loop: asyncio.AbstractEventLoop) -> None:
-    with suppress(RuntimeError):  # it is closed already
-        loop.call_soon_threadsafe(loop.stop)
+        return read_failure(error, model=self.model, key_name=key_name if sent else None, hide=self._guard.hide)
