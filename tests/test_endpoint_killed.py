@@ -133,3 +133,26 @@ def test_training_outlives_an_endpoint_that_is_killed_and_uses_it_again_when_it_
     said = [record.message for record in caplog.records if record.name == "trl_mentor.events"]
     assert said == [f"trl-mentor: {opened.text}", f"trl-mentor: {closed.text}"]
     assert str(server.port) in opened.text
+
+
+def test_another_endpoint_stands_in_for_one_that_is_killed_and_no_group_goes_without_a_hint(tmp_path, server):
+    other = Server()
+    other.start()
+    server.start(die_at=3)
+    urls = [f"http://127.0.0.1:{each.port}/v1" for each in (server, other)]
+    try:
+        trainer = tiny.trainer(
+            tmp_path, mentor=None, reward=tiny.HardRowsFail(rerolls=False), max_steps=4, mentor_model="m",
+            mentor_base_url=",".join(urls), mentor_pause_after=1, mentor_pause_seconds=60, mentor_cache_dir="none",
+        )  # fmt: skip
+        trainer.train()
+    finally:
+        other.stop()
+    journal = read_journal(tmp_path)
+    assert [record.guidance.origin for record in journal] == [HintOrigin.ACCEPTED] * 8
+    answered = [{call.endpoint for call in record.guidance.calls if not call.error} for record in journal]
+    assert set.union(*answered[:2]) == set(urls)
+    assert set.union(*answered[6:]) == {urls[1]}
+    (event,) = journal.events
+    assert urls[0] in event.text
+    assert "the other endpoints stand in" in event.text

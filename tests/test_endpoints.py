@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import pytest
 
+from trl_mentor import Mentor
 from trl_mentor.backends.base import Backend
 from trl_mentor.backends.scripted import ScriptedBackend
 from trl_mentor.endpoints import Endpoints
-from trl_mentor.errors import AccessDeniedError, BackendError, EndpointPausedError, RequestRefusedError
+from trl_mentor.errors import AccessDeniedError, BackendError, ConfigError, EndpointPausedError, RequestRefusedError
 from trl_mentor.events import Events
-from trl_mentor.records import EventKind, Reply, Role
+from trl_mentor.records import Attempt, CollapsedGroup, EventKind, HintOrigin, Reply, Role
 
 ASK = [{"role": "user", "content": "Is it good?"}]
 
@@ -226,3 +228,30 @@ def test_the_identity_is_that_of_the_backends_or_none_if_one_has_none():
 def test_endpoints_of_one_name_are_told_apart():
     endpoints = Endpoints([ScriptedBackend(lambda role, messages: "x"), ScriptedBackend({})])
     assert ask(endpoints).endpoint == "ScriptedBackend (1)"
+
+
+def test_a_mentor_whose_endpoint_never_answers_in_time_costs_one_batch_its_time_and_not_each():
+    class Slow(Moody):
+        def before(self, timeout):
+            sleep(timeout)
+
+    slow = Slow("a", DOWN)
+    mentor = Mentor(slow, call_timeout=0.2, deadline=30.0, pause_after=2, pause_seconds=60.0)
+    group = CollapsedGroup("What is 2+2?", (Attempt("5"),), "4")
+    assert {guidance.origin for guidance in mentor.guide([group] * 4)} == {HintOrigin.FAILED}
+    asked = slow.asked
+    guidances = mentor.guide([group] * 4)
+    assert {guidance.origin for guidance in guidances} == {HintOrigin.NOT_ASKED}
+    assert all("mentoring is paused" in guidance.reason for guidance in guidances)
+    assert slow.asked == asked
+    assert [event.kind for event in mentor.take_events()] == [EventKind.PAUSED]
+
+
+def test_a_mentor_takes_several_backends_and_refuses_what_is_none():
+    one, other = Moody("a", DOWN), Moody("b")
+    mentor = Mentor([one, other], max_retry=1)
+    mentor.guide([CollapsedGroup("What is 2+2?", (Attempt("5"),), "4")])
+    assert (one.asked > 0, other.asked > 0) == (True, True)
+    for wrong in ([], [one, "http://b/v1"], "http://b/v1"):
+        with pytest.raises(ConfigError, match="backend"):
+            Mentor(wrong)
