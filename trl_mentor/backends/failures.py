@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -29,12 +30,12 @@ class Failure:
         return self.status in _WITHOUT_SCHEMAS or (self.status == 500 and not accepted_before)
 
 
-def read_failure(error: Exception, *, model: str, key_name: str | None) -> Failure:
-    """`key_name` is the variable that holds the key, None if none was sent."""
+def read_failure(error: Exception, *, model: str, key_name: str | None, hide: Callable[[str], str]) -> Failure:
+    """`key_name` is the variable that holds the key, None if none was sent; `hide` takes the key out of a text."""
     if isinstance(error, openai.APIStatusError):
         status = error.status_code
-        text = f"answered HTTP {status}: {error.message}"
-        advice = _advice(error, model, key_name)
+        text = hide(f"answered HTTP {status}: {error.message}")  # before it is cut, or a part of the key is left
+        advice = hide(_advice(error, model, key_name))
         kind = AccessDeniedError if status == 401 else BackendError
         return Failure(
             RequestRefusedError if status in _ABOUT_THE_REQUEST else kind,
@@ -42,11 +43,11 @@ def read_failure(error: Exception, *, model: str, key_name: str | None) -> Failu
             status,
         )
     if isinstance(error.__cause__, BackendError):
-        return Failure(BackendError, str(error.__cause__))
+        return Failure(BackendError, hide(str(error.__cause__)))
     if isinstance(error, openai.APIConnectionError):
-        return Failure(BackendError, f"could not be reached: {error} {error.__cause__ or ''}"[:400].rstrip())
+        return Failure(BackendError, hide(f"could not be reached: {error} {error.__cause__ or ''}")[:400].rstrip())
     kind = RequestRefusedError if isinstance(error, UnicodeEncodeError) else BackendError
-    return Failure(kind, f"cannot be asked: {type(error).__name__}: {error}"[:400].rstrip())
+    return Failure(kind, hide(f"cannot be asked: {type(error).__name__}: {error}")[:400].rstrip())
 
 
 def _advice(error: openai.APIStatusError, model: str, key_name: str | None) -> str:

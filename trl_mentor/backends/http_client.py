@@ -14,7 +14,7 @@ MAX_BYTES = 8_000_000
 """The largest answer that is read: far above any reply that a role can use."""
 
 # The SDK is built on httpx or, since its version 3, on httpx2, which differ in nothing that is used here.
-_httpx: Any = importlib.import_module(openai.DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0])
+HTTPX: Any = importlib.import_module(openai.DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0])
 
 
 def bounded_client() -> Any:
@@ -37,7 +37,7 @@ async def _bound(response: Any) -> None:
     response.stream = _Bounded(response.stream)
 
 
-class _Bounded(_httpx.AsyncByteStream):  # type: ignore[misc]
+class _Bounded(HTTPX.AsyncByteStream):  # type: ignore[misc]
     """The body of an answer, which ends with `BackendError` where it exceeds `MAX_BYTES`."""
 
     def __init__(self, stream: Any) -> None:

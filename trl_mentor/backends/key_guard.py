@@ -1,0 +1,43 @@
+"""The key of an endpoint, kept out of replies, errors and logs: an endpoint may say it back."""
+
+from __future__ import annotations
+
+import logging
+import re
+import weakref
+from contextlib import suppress
+
+from trl_mentor.backends.endpoint import PLACEHOLDER_KEY
+from trl_mentor.backends.http_client import HTTPX
+
+_SHORTEST = 8
+"""What is shorter is no secret but the "none" of a local server, and may be a part of ordinary words."""
+
+_CORE = HTTPX.__name__.replace("httpx", "httpcore")
+_PARTS = ("connection", "http11", "http2", "proxy", "socks")
+_LOGGERS = ["openai", "openai._base_client", HTTPX.__name__, _CORE, *(f"{_CORE}.{part}" for part in _PARTS)]
+
+
+class KeyGuard(logging.Filter):
+    """Takes a key out of texts, in upper or lower case: names of hosts are shown in the latter."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        secret = key != PLACEHOLDER_KEY and len(key) >= _SHORTEST
+        self._key = re.compile(re.escape(key), re.IGNORECASE) if secret else None
+
+    def hide(self, text: str) -> str:
+        return text if self._key is None else self._key.sub("[key]", text)
+
+    def guard_logs(self, owner: object) -> None:
+        """Take the key out of what the HTTP client logs, the headers of answers above all, while `owner` lives."""
+        for logger in map(logging.getLogger, _LOGGERS):
+            logger.addFilter(self)
+            weakref.finalize(owner, logger.removeFilter, self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        with suppress(TypeError, ValueError, KeyError):  # what cannot be formatted, logging reports itself
+            text = record.getMessage()
+            if (hidden := self.hide(text)) != text:
+                record.msg, record.args = hidden, None
+        return True
