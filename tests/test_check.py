@@ -84,6 +84,8 @@ class Endpoint:
     def __init__(self) -> None:
         self.models: list[str] | None = ["mentor"]
         self.finish_reason = "stop"
+        self.thinking = False
+        self.nonsense = False
         self.delay = 0.0
         self.policy = "I do not know."
         self.requests: list[dict[str, Any]] = []
@@ -135,6 +137,10 @@ class Endpoint:
     def answer(self, body: dict[str, Any]) -> str:
         if body["model"] == "policy":
             return self.policy
+        if self.thinking:
+            return "<think>\nLet me see, and once more."
+        if self.nonsense:
+            return "{"
         asked = body["messages"][-1]["content"]
         if '"misconceptions"' in asked:
             return said.diagnosis("misreads the question")
@@ -500,12 +506,28 @@ def test_a_mentor_that_is_too_slow_for_the_deadline_fails(world, capsys):
     assert "raise mentor_deadline" in done.at["speed"]["fix"]
 
 
-def test_replies_that_are_cut_off_fail_and_the_limit_is_named(world, capsys):
-    world.endpoint.finish_reason = "length"
+def test_thinking_that_uses_up_the_tokens_fails_and_the_limit_is_named(world, capsys):
+    world.endpoint.finish_reason, world.endpoint.thinking = "length", True
     done = world.check(capsys)
     assert done.code == 1
-    assert "cut off" in done.at["replies"]["found"]
+    assert "the thinking uses up mentor_max_tokens" in done.at["replies"]["found"]
+    assert "raise mentor_max_tokens (192), or turn thinking off" in done.at["replies"]["fix"]
+
+
+def test_replies_that_are_cut_off_without_thinking_are_a_warning(world, capsys):
+    world.endpoint.finish_reason = "length"
+    done = world.check(capsys)
+    assert done.code == 0
+    assert done.at["replies"]["level"] == "warn"
     assert "raise mentor_max_tokens (192)" in done.at["replies"]["fix"]
+
+
+def test_replies_that_nobody_can_read_fail(world, capsys):
+    world.endpoint.nonsense = True
+    done = world.check(capsys)
+    assert done.code == 1
+    assert "no reply could be read" in done.at["replies"]["found"]
+    assert "stronger mentor" in done.at["replies"]["fix"]
 
 
 def test_a_prompt_that_does_not_fit_into_the_context_fails(world, capsys):

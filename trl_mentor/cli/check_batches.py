@@ -58,12 +58,8 @@ def check_times(setup: Setup) -> Finding:
         fix = f"set mentor_call_timeout to at most {deadline:g}, or raise mentor_deadline"
         return warn("deadlines", f"one call may take {call:g} s, but all of a batch only {deadline:g} s", fix)
     against = f"below ddp_timeout {ddp:g} s" if training.mentor_schedule == ScheduleKind.INLINE else "for each group"
-    silent = training.mentor_pause_after * call
-    return ok(
-        "deadlines",
-        f"mentor_deadline {deadline:g} s {against}, {call:g} s for a call; an endpoint that only hangs is left alone "
-        f"after {training.mentor_pause_after} calls, {silent:g} s of waiting in all threads together",
-    )
+    pause = f"after {training.mentor_pause_after} failed calls an endpoint rests {training.mentor_pause_seconds:g} s"
+    return ok("deadlines", f"mentor_deadline {deadline:g} s {against}, {call:g} s for a call; {pause}")
 
 
 def check_budget(setup: Setup) -> Finding:

@@ -21,6 +21,8 @@ from trl_mentor.settings import BackendKind, StrategyKind
 
 _LISTING_SECONDS = 15.0
 _SHOWN_MODELS = 8
+_FEW_TOKENS = 16
+"""Enough to show that the model replies; a model that thinks is cut off, which is a reply too."""
 _ASK = [{"role": "user", "content": "Reply with the word OK and nothing else."}]
 
 
@@ -133,7 +135,7 @@ def base_urls(setting: str | None) -> list[str]:
 
 
 def _ask_once(setup: Setup, url: str) -> tuple[Reply | Exception, float]:
-    settings = setup.settings
+    settings = replace(setup.settings, mentor_max_tokens=_FEW_TOKENS)
     if settings.mentor_base_url is not None:
         settings = replace(settings, mentor_base_url=url)
     backend = outcome_of(lambda: build_backend(settings))

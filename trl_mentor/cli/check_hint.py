@@ -44,13 +44,15 @@ def _made_up(setup: Setup) -> CollapsedGroup:
 def _replies(setup: Setup, guidance: Guidance) -> Finding:
     errors = [f"{call.role}: {call.error}" for call in guidance.calls if call.error]
     figures = _figures(guidance)
-    cut = [error for error in errors if "cut off" in error or "inside its thinking" in error]
+    cut = [error for error in errors if "cut off" in error or "but thinking" in error]
     if cut:
-        fix = (
-            f"raise mentor_max_tokens ({setup.training.mentor_max_tokens}), or turn thinking off with mentor_thinking"
-        )
-        level = fail if guidance.origin is not HintOrigin.ACCEPTED else warn
-        return level("replies", f"a reply was cut off by mentor_max_tokens: {cut[0]}", fix, **figures)
+        limit = setup.training.mentor_max_tokens
+        fix = f"raise mentor_max_tokens ({limit}), or turn thinking off with mentor_thinking or mentor_extra_body"
+        thinks = any(call.thinking_chars for call in guidance.calls) or "but thinking" in cut[0]
+        if thinks and guidance.origin is not HintOrigin.ACCEPTED:
+            return fail("replies", f"the thinking uses up mentor_max_tokens: {cut[0]}", fix, **figures)
+        if guidance.origin is not HintOrigin.FAILED:
+            return warn("replies", f"a reply was cut off by mentor_max_tokens: {cut[0]}", fix, **figures)
     if guidance.origin is HintOrigin.FAILED:
         return fail("replies", f"no hint: {guidance.reason}", _failure_fix(setup, guidance), **figures)
     unread = [error for error in errors if "timeout" not in error]
@@ -130,6 +132,8 @@ def check_schema(setup: Setup, *, asked: bool) -> Finding:
         found = f"a request with a schema fails: {describe(reply)}"
         return warn("structured output", found, "look at the server's log")
     parsed = outcome_of(lambda: json.loads(reply.text))
+    if reply.truncated:
+        return ok("structured output", "could not be told: the reply was cut off by mentor_max_tokens")
     if isinstance(parsed, dict) and set(parsed) == {"word", "number"}:
         return ok("structured output", "replies keep to a JSON schema", schema=True)
     found = "replies are free text: JSON is asked for in the prompt and read leniently"

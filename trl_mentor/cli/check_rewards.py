@@ -26,7 +26,7 @@ FORMS: Mapping[str, Callable[[str], str]] = {
     "hashes": lambda answer: f"So we are done.\n#### {answer}",
     "answer tag": lambda answer: f"<think>\nLet me see.\n</think>\n<answer>{answer}</answer>",
     "boxed after thinking": lambda answer: f"<think>\nLet me see.\n</think>\nThe answer is \\boxed{{{answer}}}.",
-    "code block": lambda answer: f"```python\n{answer}\n```",
+    "code block": lambda answer: f"```\n{answer}\n```",
 }
 """Usual forms of a completion with an answer in it."""
 
@@ -121,7 +121,8 @@ def _judged(setup: Setup, rule: SuccessRule, rows: Sequence[Mapping[str, Any]]) 
 def _sane(setup: Setup, right: Mapping[str, list[bool]], scored: Sequence[Scored], rows: int) -> Finding:
     solved = [any(column) for column in zip(*right.values(), strict=True)]
     forms = [name for name, hits in right.items() if any(hits)]
-    found = f"a right answer succeeds ({', '.join(forms)}), a wrong one fails, on {sum(solved)} of {rows} rows"
+    which = "all" if len(forms) == len(FORMS) else ", ".join(forms)
+    found = f"a right answer succeeds (forms: {which}), a wrong one fails, on {sum(solved)} of {rows} rows"
     slowest = min(scored, key=lambda item: item.seconds)
     seconds = slowest.seconds / rows
     if seconds > SLOW_SECONDS:
