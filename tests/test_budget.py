@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 import said
@@ -200,31 +201,26 @@ def test_64_threads_make_exactly_as_many_calls_as_are_allowed(limits):
 
 
 def test_64_threads_pass_a_limit_of_tokens_by_no_more_than_the_calls_in_flight():
-    lock, in_flight, late = threading.Lock(), [0], [0]
-    spent, allowances = [0], Budget({"run_tokens": 5_000}).shares(64)
-    together = threading.Barrier(64)
+    made, together = [], threading.Barrier(64)
+    budget = Budget({"run_tokens": 5_000})
 
     def work(allowance):
         together.wait()
-        for _ in range(10):
-            try:
+        with suppress(BudgetSpentError):
+            for _ in range(10):
                 allowance.admit()
-            except BudgetSpentError:
-                return
-            with lock:
-                in_flight[0] += 1
-                late[0] = max(late[0], in_flight[0])
-            time.sleep(0.001)
-            with lock:
-                in_flight[0] -= 1
-            allowance.settle(Usage(90, 10))
-            with lock:
-                spent[0] += 100
+                made.append(1)
+                time.sleep(0.001)
+                allowance.settle(Usage(90, 10))
+        allowance.close()
 
     with ThreadPoolExecutor(64) as pool:
-        list(pool.map(work, allowances))
-    assert 5_000 <= spent[0] < 5_000 + 64 * 100
-    refusal(allowances[0])
+        list(pool.map(work, budget.shares(64)))
+    assert 0 < len(made) < 50 + 64
+    while len(made) <= 50 - 3:  # what the threads left is for whoever comes later
+        spend(share(budget), *[Usage(90, 10)] * 3)
+        made += [1] * 3
+    refusal(share(budget))
 
 
 # Mentors with budgets.
@@ -322,7 +318,7 @@ def test_calls_that_hang_past_the_deadline_stay_on_the_bill():
             release.wait(10)
             return Reply(GOOD[role], Usage(1, 1))
 
-    mentor = Mentor(Hung(), budget={"run_calls": 5}, deadline=0.2)
+    mentor = Mentor(Hung(), budget={"run_calls": 5}, deadline=0.5)
     assert origins(mentor.guide([GROUP, GROUP])) == [HintOrigin.FAILED, HintOrigin.NOT_ASKED]
     assert origins(mentor.guide([GROUP, GROUP])) == [HintOrigin.FAILED, HintOrigin.NOT_ASKED]
     release.set()

@@ -114,7 +114,7 @@ def test_with_time_for_one_of_three_groups_it_is_the_most_promising():
             release.wait(10)
         return Reply(GOOD[role])
 
-    guidances = Mentor(ScriptedBackend(script), deadline=0.3, max_concurrency=1).guide(THREE)
+    guidances = Mentor(ScriptedBackend(script), deadline=0.5, max_concurrency=1).guide(THREE)
     release.set()
     assert [guidance.hint is not None for guidance in guidances] == [False, False, True]
 
