@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+BENCHMARKS = HERE.parent.parent / "benchmarks"
 
 TIMEOUT = 500
 """Seconds that a process may take to finish or to come up; on two idle cores it takes less than a tenth of that."""
 
 ENVIRONMENT = {
     **os.environ,
-    "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)]),
+    "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), str(BENCHMARKS)]),
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",
@@ -73,11 +74,16 @@ def attempt(
     `tied` and `long` describe the policy and the data set (see `policy.py` and `train.py`); `options` are settings of
     the trainer.
     """
-    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
     defaults = {"max_steps": 4, "temperature": 0.9, "vllm_gpu_memory_utilization": 0.2}
     given = {"tied": tied, "lora": lora, "long": long or {}, "options": {**defaults, **options}}
+    return _launched(out, "train.py", given, processes)
+
+
+def _launched(out: Path, script: str, given: dict[str, Any], processes: int) -> tuple[int, str]:
+    """Exit code and output of one of the scripts beside this file, which takes a folder and JSON."""
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
     log = out / "train.log"
-    process = start([*launch, str(HERE / "train.py"), str(out), json.dumps(given)], log)
+    process = start([*launch, str(HERE / script), str(out), json.dumps(given)], log)
     try:
         code = process.wait(TIMEOUT)
     finally:
@@ -87,7 +93,16 @@ def attempt(
 
 def train(out: Path, *, processes: int = 1, **given: Any) -> list[dict[str, Any]]:
     """What each rank saw of a run that `attempt` describes and that ended well."""
-    code, output = attempt(out, processes=processes, **given)
+    return _ranks(out, processes, attempt(out, processes=processes, **given))
+
+
+def run(out: Path, script: str, given: dict[str, Any], *, processes: int = 1) -> list[dict[str, Any]]:
+    """What each rank of another script saw, if it ended well."""
+    return _ranks(out, processes, _launched(out, script, given, processes))
+
+
+def _ranks(out: Path, processes: int, ended: tuple[int, str]) -> list[dict[str, Any]]:
+    code, output = ended
     assert code == 0, output[-6000:]
     ranks = [json.loads((out / f"rank{rank}.json").read_text()) for rank in range(processes)]
     assert [rank["processes"] for rank in ranks] == [processes] * processes

@@ -19,9 +19,14 @@ from trl_mentor.records import Message, Reply, Role, Usage
 MAX_BATCH = 256
 """Requests of one call to the engine, which schedules them itself."""
 
-ENGINE: Mapping[str, Any] = {"gpu_memory_utilization": 0.3, "max_model_len": -1, "enable_prefix_caching": True}
-"""What differs from vLLM's defaults: room is left for the training, the context is what fits, prefixes are kept."""
-
+ENGINE: Mapping[str, Any] = {
+    "gpu_memory_utilization": 0.3,
+    "max_model_len": -1,
+    "enable_prefix_caching": True,
+    "structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True},
+}
+"""What differs from vLLM's defaults: room for the training, as much context as fits, prefixes kept, and no white space
+between the parts of a JSON object, of which weak models write without end."""
 
 _HELD: weakref.WeakSet[VLLMBackend] = weakref.WeakSet()
 """A property of the process, whoever asks: it can hold one engine, or a trainer's."""
