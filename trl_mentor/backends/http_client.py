@@ -8,6 +8,7 @@ from typing import Any
 
 import openai
 
+from trl_mentor.backends.turns import end_when_sent
 from trl_mentor.errors import BackendError
 
 MAX_BYTES = 8_000_000
@@ -26,7 +27,7 @@ def bounded_client() -> Any:
     return openai.DefaultAsyncHttpxClient(
         follow_redirects=False,
         headers={"Accept-Encoding": "identity"},
-        event_hooks={"response": [_bound]},
+        event_hooks={"request": [end_when_sent], "response": [_bound]},
     )
 
 

@@ -9,9 +9,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import openai
+from openai.types.chat import ChatCompletion
 
 from trl_mentor.backends.completion import read_reply
 from trl_mentor.backends.endpoint import (
@@ -29,6 +30,7 @@ from trl_mentor.backends.key_guard import KeyGuard
 from trl_mentor.backends.request_loop import RequestLoop
 from trl_mentor.backends.retry import retry_delay
 from trl_mentor.backends.thinking import Thinking, checked_thinking
+from trl_mentor.backends.turns import Turns
 from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.records import Message, Reply, Role
 
@@ -92,6 +94,7 @@ class OpenAIBackend:
         )
         # Whether a `response_format` was ever taken, and whether one was refused; only the request loop changes them.
         self._schemas_taken = self._schemas_refused = False
+        self._turns = Turns()
         self._requests = RequestLoop(self._client.close)
 
     def __repr__(self) -> str:
@@ -193,13 +196,15 @@ class OpenAIBackend:
     async def _send(self, messages: Sequence[Message], body: Mapping[str, Any], deadline: float) -> object:
         # OpenAI's newer models refuse `max_tokens`; most other servers know nothing else.
         limit = "max_tokens" if self._settings["base_url"] else "max_completion_tokens"
-        return await self._client.chat.completions.create(
-            model=self.model,
-            messages=cast(Any, list(messages)),
-            temperature=self._settings["temperature"],
-            extra_body={limit: self._settings["max_tokens"], **body},
-            timeout=max(deadline - time.monotonic(), 0.001),
-        )
+        asked = {"model": self.model, "messages": list(messages), "temperature": self._settings["temperature"]}
+        async with self._turns.one():
+            # Not `chat.completions.create`, which checks every message against its types, for as long as all the rest.
+            return await self._client.post(
+                "/chat/completions",
+                body={**asked, limit: self._settings["max_tokens"], **body},
+                cast_to=ChatCompletion,
+                options={"timeout": max(deadline - time.monotonic(), 0.001)},
+            )
 
     def _read_failure(self, error: Exception) -> Failure:
         sent = self._client.api_key != PLACEHOLDER_KEY
