@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from trl_mentor.journal import JournalRecords
+from trl_mentor.records import Cause
 
 CLOCKS = ("mentor_seconds", "reroll_seconds")
 """Totals that each rank measures for itself."""
@@ -94,15 +95,18 @@ def check_journal(rank: dict[str, Any], journal: JournalRecords, options: dict[s
     outcomes = Counter(str(item.outcome) for item in journal)
     origins = Counter(str(item.guidance.origin) for item in journal if item.guidance is not None)
     used = [item for item in journal if item.completions]
+    unscorable = sum(item.group.cause is Cause.UNSCORABLE for item in journal)
+    ended = len(journal) - unscorable + rank["waiting"]
     counted = {
         **{name: outcomes[name] for name in ("rescued", "hint_saturated", "still_collapsed", "skipped")},
         **{name: origins[name] for name in ("accepted", "fallback", "failed")},
         "calls": sum(len(item.guidance.calls) for item in journal if item.guidance is not None),
         "reroll_completions": sum(len(item.completions) for item in journal),
-        "collapsed": len(journal) + rank["waiting"],
+        "collapsed": ended,
+        "unscorable": unscorable,
     }
     if options["schedule"] == "ahead":
-        counted["handed_over"] = len(journal) + rank["waiting"]
+        counted["handed_over"] = ended
         counted["lessons"] = len(used)
         counted["staleness"] = sum(item.step - item.collapsed_at for item in used)
     wrong = [

@@ -60,7 +60,7 @@ OPTIONS = {"schedule": "inline", "steps": 2, "rows": 12}
 def finished() -> tuple[list[dict], JournalRecords]:
     """What two ranks saw of a run of two steps in which one group collapsed and was rescued."""
     totals = dict.fromkeys(("hint_saturated", "still_collapsed", "skipped", "fallback", "failed", "calls"), 0)
-    totals |= {"batches": 2, "collapsed": 1, "rescued": 1, "accepted": 1, "reroll_completions": 4}
+    totals |= {"batches": 2, "collapsed": 1, "unscorable": 0, "rescued": 1, "accepted": 1, "reroll_completions": 4}
     totals |= {"policy_tokens": 56, "reroll_tokens": 8, "mentor_seconds": 0.1}
     rank = {
         "world": 2,

@@ -19,6 +19,7 @@ import pytest
 import tiny
 
 from trl_mentor import read_journal
+from trl_mentor.records import Cause
 
 PACKAGE = Path(__file__).parent.parent / "trl_mentor"
 WORLDS = (1, 2, 3, 4)
@@ -237,7 +238,9 @@ def test_every_rank_counts_the_same_and_does_every_step(run):
         "all_correct": letters.count("a"),
         "unscorable": letters.count("u"),
         "accepted": len(outcomes),
-        "skipped": 0,
+        "skipped": letters.count("u"),
+        "not_asked": letters.count("u"),
+        "cause_unscorable": letters.count("u"),
         "calls": 3 * len(outcomes),
         "reroll_completions": run.size * len(outcomes),
         "reroll_successes": sum(successes[outcome] for outcome in outcomes),
@@ -258,11 +261,19 @@ def test_the_journal_holds_each_intervention_once_with_its_step_and_place(run):
         for group, outcome in zip(run.collapsed(batch), run.outcomes(batch), strict=True)
     ]
     records = read_journal(run.folder)
+    selected = [item for item in records if item.group.cause is not Cause.UNSCORABLE]
     assert [
         (item.step, item.group.index, item.outcome.value, item.group.answer, len(item.group.attempts))
-        for item in records
+        for item in selected
     ] == expected
-    assert {len(item.completions) for item in records} == {run.size}
+    assert {len(item.completions) for item in selected} == {run.size}
+    left = [item for item in records if item.group.cause is Cause.UNSCORABLE]
+    assert [(item.step, item.group.index, item.outcome.value, len(item.group.attempts)) for item in left] == [
+        (run.step(batch), group, "skipped", run.size)
+        for batch, pattern in enumerate(run.patterns)
+        for group, letter in enumerate(pattern)
+        if letter == "u"
+    ]
 
 
 def test_metrics_are_logged_for_the_steps_that_generate(run):
