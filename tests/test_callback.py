@@ -17,7 +17,7 @@ from trl_mentor.alarms import Alarms
 from trl_mentor.causes import check_routes
 from trl_mentor.counters import Counters
 from trl_mentor.errors import BackendError, ConfigError
-from trl_mentor.records import RerollOutcome
+from trl_mentor.records import Cause, RerollOutcome
 
 
 def lines(printed: str) -> list[str]:
@@ -198,11 +198,25 @@ def test_a_dead_endpoint_is_warned_about_once_with_the_journal_to_look_at(tmp_pa
         raise BackendError("connection refused")
 
     with caplog.at_level(logging.WARNING):
-        tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(refuse)), max_steps=6, reward=tiny.HardRowsFail((0.0,)))
+        mentor = Mentor(ScriptedBackend(refuse), pause_after=1_000)
+        tiny.trained(tmp_path, mentor=mentor, max_steps=6, reward=tiny.HardRowsFail((0.0,)))
     (warning,) = warnings_in(caplog)
     assert warning.startswith("WARNING trl-mentor: the mentor failed for 100% of the groups")
     assert "The last time: the backend failed in every attempt" in warning
     assert warning.endswith(f"Journal: {tmp_path / 'mentor' / 'journal.jsonl'}")
+
+
+def test_an_endpoint_that_is_left_alone_is_warned_about_when_that_begins_and_again_while_it_lasts(tmp_path, caplog):
+    def refuse(role, messages):
+        raise BackendError("connection refused")
+
+    with caplog.at_level(logging.WARNING):
+        mentor = Mentor(ScriptedBackend(refuse), pause_after=1, pause_seconds=0.001)
+        tiny.trained(tmp_path, mentor=mentor, max_steps=3, reward=tiny.HardRowsFail((0.0,), rerolls=False))
+    said = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert sum("s and then tried again; groups that collapse get no hint" in line for line in said) == 1
+    assert any("still does not work" in line for line in said)
+    assert [event.kind for event in read_journal(tmp_path).events] == ["paused"]
 
 
 def test_hints_that_solve_everything_are_warned_about(tmp_path, caplog):

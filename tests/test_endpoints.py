@@ -76,7 +76,7 @@ def test_a_failing_endpoint_is_asked_no_more_and_the_error_says_when_it_will_be(
         ask(endpoints)
 
 
-def test_opening_and_closing_are_one_log_line_and_one_event_each(caplog):
+def test_opening_and_closing_are_a_log_line_and_an_event_each_and_a_probe_that_fails_is_a_log_line(caplog):
     caplog.set_level(logging.INFO)
     time, events, one = Time(), Events(), Moody("http://a/v1", DOWN)
     endpoints = Endpoints([one], pause_after=2, pause_seconds=30.0, events=events, clock=time)
@@ -91,9 +91,10 @@ def test_opening_and_closing_are_one_log_line_and_one_event_each(caplog):
     assert "the mentor at http://a/v1 is left alone for 30 s" in opened.text
     assert "connection refused" in opened.text
     assert closed.text == "the mentor at http://a/v1 works again after 100 s"
-    assert [(record.levelname, record.message) for record in caplog.records] == [
-        ("WARNING", f"trl-mentor: {opened.text}"), ("INFO", f"trl-mentor: {closed.text}"),
-    ]  # fmt: skip
+    first, again, last = [(record.levelname, record.message) for record in caplog.records]
+    assert (first, last) == (("WARNING", f"trl-mentor: {opened.text}"), ("INFO", f"trl-mentor: {closed.text}"))
+    assert again[0] == "WARNING"
+    assert "still does not work after 31 s and is left alone for 60 s more: BackendError: connection" in again[1]
     assert events.take() == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,8 @@ from trl_mentor.errors import AccessDeniedError, BackendError, EndpointPausedErr
 from trl_mentor.events import Events
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import EventKind, Message, Reply, Role
+
+logger = logging.getLogger(__name__)
 
 _ALL_ITS_TIME = 0.9
 """A call that failed after this share of its timeout ran out of time."""
@@ -121,13 +124,15 @@ class Endpoints:
         return outcome
 
     def _report(self, endpoint: _Endpoint, ticket: int, outcome: Reply | Exception, *, ran_out: bool) -> None:
-        breaker, opened, closed = endpoint.breaker, False, False
+        breaker, opened, closed, still_down = endpoint.breaker, False, False, False
         with self._changed:
             endpoint.busy -= 1
             if not isinstance(outcome, Exception) or isinstance(outcome, RequestRefusedError):
                 closed = breaker.succeeded(ticket)
             elif not ran_out or breaker.probing:
+                was_probing = breaker.probing
                 opened = breaker.failed(ticket, for_good=isinstance(outcome, AccessDeniedError))
+                still_down = was_probing and not breaker.probing
                 endpoint.last_failure = describe(outcome)
                 if opened:
                     endpoint.down_since = self._clock()
@@ -141,12 +146,20 @@ class Endpoints:
                 f"the mentor at {endpoint.name} is left alone for {pause:.3g} s and then tried again; {meanwhile}. "
                 f"The last failure: {endpoint.last_failure}",
             )
+        if still_down:
+            logger.warning(
+                "trl-mentor: the mentor at %s still does not work after %.3g s and is left alone for %.3g s more: %s",
+                endpoint.name,
+                down,
+                pause,
+                endpoint.last_failure,
+            )
         if closed:
             self._events.add(EventKind.RESUMED, f"the mentor at {endpoint.name} works again after {down:.3g} s")
 
     def _paused(self, end: float) -> BackendError:
         if self._clock() >= end:
-            return BackendError("no time left: an endpoint that had failed was being tried again")
+            return BackendError("no time was left to ask an endpoint")
         with self._changed:
             endpoint = min(self._endpoints, key=lambda endpoint: endpoint.breaker.seconds_left())
             left = endpoint.breaker.seconds_left()
