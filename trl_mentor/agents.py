@@ -171,7 +171,7 @@ def _plain_letters(text: str) -> str:
 
 
 def _visible(text: str) -> str:
-    return visible_text(clean_text(text))
+    return clean_text(visible_text(text))
 
 
 def _bare_hint(text: str) -> str:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 
 READ = 50_000
 """Characters that are read of a question and, from each end, of an answer."""
@@ -21,14 +22,17 @@ _DIGIT_WORDS = "one two three four five six seven eight nine"
 _UNITS = f"{_DIGIT_WORDS} ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _WORTH = dict(zip(f"{_UNITS} {_TENS}".split(), (*range(1, 20), *range(20, 100, 10)), strict=True))
-_SCALES = {"dozen": 12, "hundred": 100}
+_SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000}
 WORDS = {"zero": "0", "one": "1"}
 """Number words that stay words, because they often are no numbers ("one of them"), and the tokens of their values."""
 
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _SMALL = f"(?:(?:{_TENS})(?:[-\\s](?:{_DIGIT_WORDS}))?|{_UNITS})".replace(" ", "|")
-_SPELLED = rf"(?:(?:{_SMALL}|a)[-\s])?(?:dozen|hundred(?:[-\s](?:and\s)?{_SMALL})?)|{_SMALL}"
+_HUNDREDS = rf"(?:(?:{_SMALL}|a)[-\s])?hundred(?:[-\s](?:and\s)?(?:{_SMALL}))?|{_SMALL}"
+_SPELLED = (
+    rf"(?:(?:{_SMALL}|a)[-\s])?dozen|(?:{_HUNDREDS}|a)[-\s]thousand(?:[-\s](?:and\s)?(?:{_HUNDREDS}))?|{_HUNDREDS}"
+)
 _TOKEN = re.compile(
     rf"\\[dtc]?frac\s?\{{\s?(?P<top>-?{_NUMBER})\s?\}}\s?\{{\s?(?P<bottom>{_NUMBER})\s?\}}"
     r"|\\[dtc]?frac\s?(?P<top_digit>\d)(?P<bottom_digit>\d)"
@@ -36,28 +40,34 @@ _TOKEN = re.compile(
     rf"|(?P<spelled>(?i:{_SPELLED}))(?![^\W\d_])"
     rf"|\\?[^\W\d_{_CJK}]+|\\\W|\*\*|\S"
 )
+_SPELLED_NUMBER = re.compile(rf"(?<![^\W\d_])(?i:zero|{_SPELLED})(?![^\W\d_])")
 _LAYOUT = {"{", "}", "$", "**", "\\(", "\\)", "\\[", "\\]", "\\{", "\\}", "\\;", "\\:", "\\!", "\\$", "\\\\"}
 _LAYOUT |= {"\\left", "\\right", "\\text", "\\textbf", "\\mathrm", "\\mathbf"}
 _SAME = {"√": "sqrt", "π": "pi", "∞": "infty", "·": "*", "\u00d7": "*", "cdot": "*", "times": "*", "dfrac": "frac"}
-_PLAIN = str.maketrans(
-    {"²": "^2", "³": "^3"} | dict(zip("\u2044\u2212\u2018\u2019\u201c\u201d", "/-''\"\"", strict=True))
-)
+_PLAIN = str.maketrans("\u2044\u2212\u2018\u2019\u201c\u201d", "/-''\"\"")
+SUPERSCRIPTS = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
+_RAISED = re.compile(f"[{SUPERSCRIPTS}]+")
 _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)")
+_UNIT = re.compile(r"[^\W\d_]{1,12}|[/^\u00b0]|-?[23]")
+_VARIABLES = frozenset("abcdefijknpqrtuvwxyz") | {"pi", "sqrt", "ln", "log"}
 _TERM_END = re.compile(r"[)\]]|[^\W\d_]|.*\d", re.DOTALL)
 
 
-def answer_forms(answer: str) -> Iterator[tuple[str, ...]]:
-    """The token sequences that give an answer away: the whole, its final result, and other ways to write a number.
+@lru_cache(maxsize=16)  # every rule asks for those of the same answer
+def answer_forms(answer: str) -> tuple[tuple[str, ...], ...]:
+    """The token sequences that give an answer away: the whole, its final result, and other ways to write a number."""
+    return tuple(dict.fromkeys(_forms(answer)))
 
-    An answer of several lines that all are numbers is several answers.
-    """
-    text = answer if len(answer) <= 2 * READ else f"{answer[:READ]}\n{answer[-READ:]}"
-    boxed = _BOXED.match(text, max(0, text.rfind("\\boxed{")))
-    final = text.rpartition("####")[2].strip()
-    lines = text.splitlines()[:_SEVERAL]
-    several = lines if len(lines) > 1 and all(_fraction(line.strip()) is not None for line in lines) else ()
-    after_equals = "" if "\n" in final else final.rpartition("=")[2]
-    for part in (text, boxed[1] if boxed else "", final, after_equals, *several):
+
+@lru_cache(maxsize=16)
+def question_words(question: str) -> str:
+    """The tokens of what is read of a question, for `spaced(part) in question_words(question)`."""
+    return spaced(tokenize(question[:READ]))
+
+
+def _forms(answer: str) -> Iterator[tuple[str, ...]]:
+    text = _bounded(answer)
+    for part in (text, *final_results(answer)):
         bare = part.strip(" \t\n*$\"'`").rstrip(" .,;:?")
         tokens = tokenize(bare[1:-1] if bare[:1] + bare[-1:] in ("()", "[]") else bare)
         if not tokens:
@@ -67,15 +77,41 @@ def answer_forms(answer: str) -> Iterator[tuple[str, ...]]:
         if value is not None and tokens[1:] in ((), ("%",)):
             percent = value if tokens[1:] else value * 100
             yield from ((str(percent), "%"), (str(percent / 100),))
-        if value is not None and len(tokens) <= 3 and "".join(tokens[1:]).isalpha():
+        if value is not None and (_is_unit(tokens[1:]) or (len(tokens) <= 3 and "".join(tokens[1:]).isalpha())):
             yield (str(value),)
+
+
+def final_results(answer: str) -> list[str]:
+    """What an answer comes to: the box, what follows `####` or the last "=", each line of a list of numbers.
+
+    An answer of several lines that all are numbers is several answers.
+    """
+    text = _bounded(answer)
+    boxed = _BOXED.match(text, max(0, text.rfind("\\boxed{")))
+    final = text.rpartition("####")[2].strip()
+    lines = text.splitlines()[:_SEVERAL]
+    several = lines if len(lines) > 1 and all(_fraction(line.strip()) is not None for line in lines) else ()
+    after_equals = "" if "\n" in final else final.rpartition("=")[2]
+    return [part for part in (boxed[1] if boxed else "", final, after_equals, *several) if part.strip()]
+
+
+def _bounded(answer: str) -> str:
+    return answer if len(answer) <= 2 * READ else f"{answer[:READ]}\n{answer[-READ:]}"
+
+
+def _is_unit(tokens: tuple[str, ...]) -> bool:
+    """Whether the tokens after a number are a unit of several tokens, such as `km / h`, `m ^ 2` or `^ circ`."""
+    if not 1 < len(tokens) <= 6 or not _VARIABLES.isdisjoint(tokens):
+        return False
+    return (tokens[0].isalpha() or tokens[:2] == ("^", "circ")) and all(map(_UNIT.fullmatch, tokens))
 
 
 def tokenize(text: str) -> tuple[str, ...]:
     """Words, symbols, and numbers by value, without layout; words of two letters or more are casefolded."""
     if not text.isascii():
         # Character by character: normalising a whole string takes quadratic time on runs of combining marks.
-        visible = (c for c in text.translate(_PLAIN) if unicodedata.category(c) != "Cf")
+        lowered = _RAISED.sub(lambda raised: f"^{raised[0]}", text.translate(_PLAIN))
+        visible = (c for c in lowered if unicodedata.category(c) != "Cf")
         text = "".join(unicodedata.normalize("NFKC", c) for c in visible).translate(_PLAIN)
     tokens: list[str] = []
     for match in _TOKEN.finditer(text.replace("{,}", ",").replace("\\,", "")):
@@ -85,6 +121,11 @@ def tokenize(text: str) -> tuple[str, ...]:
         elif token not in _LAYOUT:
             tokens.append(token)
     return tuple(tokens)
+
+
+def in_digits(text: str) -> str:
+    """The text with its number words as digits."""
+    return _SPELLED_NUMBER.sub(lambda found: WORDS.get(found[0].casefold(), str(_worth(found[0].casefold()))), text)
 
 
 def spaced(tokens: tuple[str, ...]) -> str:
@@ -106,11 +147,13 @@ def _canonical(match: re.Match[str]) -> str:
 
 
 def _worth(spelled: str) -> int:
-    """The value of number words below ten thousand: 72 for `seventy-two`, 12 for `a dozen`."""
-    value = 0
+    """The value of number words below a million: 72 for `seventy-two`, 12 for `a dozen`."""
+    thousands, value = 0, 0
     for word in re.split(r"[-\s]", spelled):
         value = max(value, 1) * _SCALES[word] if word in _SCALES else value + _WORTH.get(word, 0)
-    return value
+        if word == "thousand":
+            thousands, value = value, 0
+    return thousands + value
 
 
 def _fraction(top: str, bottom: str = "1") -> Fraction | None:

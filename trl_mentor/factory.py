@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from trl_mentor.backends.base import Backend
 from trl_mentor.budget_limits import refuse_batch_limits
+from trl_mentor.domains import LeakRule
 from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.lesson_queue import LessonQueue
 from trl_mentor.mentor import Mentor
@@ -33,6 +37,7 @@ MENTOR_SETTINGS = (
     "mentor_thinking",
     "mentor_domain",
     "mentor_templates_dir",
+    "mentor_leak_rule",
     "mentor_max_retry",
     "mentor_max_refine",
     "mentor_ablation",
@@ -103,6 +108,7 @@ def build_mentor(
         build_backends(settings, is_main=is_main, device=device),
         domain=settings.mentor_domain,
         templates_dir=settings.mentor_templates_dir,
+        leak_rule=None if settings.mentor_leak_rule is None else load_leak_rule(settings.mentor_leak_rule),
         max_retry=settings.mentor_max_retry,
         max_refine=settings.mentor_max_refine,
         ablation=settings.mentor_ablation,
@@ -116,6 +122,24 @@ def build_mentor(
         prices=json_object("mentor_prices", settings.mentor_prices),
         cache_dir=cache_dir if given is None else None if given.lower() == NO_CACHE else given,
     )
+
+
+def load_leak_rule(name: str) -> LeakRule:
+    """The function at a dotted path `module.function`, importable from the working directory too."""
+    module, _, function = name.rpartition(".")
+    if not module:
+        raise ConfigError(f"mentor_leak_rule is {name!r}; expected a dotted path such as my_rules.refuse_formulas")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        rule = getattr(import_module(module), function)
+    except ImportError as error:
+        raise ConfigError(f"cannot import mentor_leak_rule {name!r}: {error}") from error
+    except AttributeError as error:
+        raise ConfigError(f"mentor_leak_rule is {name!r}, but {module!r} has no {function!r}") from error
+    if not callable(rule):
+        raise ConfigError(f"mentor_leak_rule {name!r} is {type(rule).__name__}; expected a function (hint, group)")
+    return rule  # type: ignore[no-any-return]
 
 
 def build_backend(settings: MentorArguments, *, is_main: bool = True, device: str | None = None) -> Backend:

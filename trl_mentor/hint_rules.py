@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trl_mentor.answer_forms import READ, WORDS, answer_forms, spaced, tokenize
+from trl_mentor.answer_forms import READ, WORDS, answer_forms, question_words, spaced, tokenize
 from trl_mentor.errors import ConfigError
 
 EMPTY = "The hint is empty: write one or two sentences that point to the missing concept."
@@ -32,7 +32,7 @@ _DENSITY = 12  # characters per allowed word above which a hint is long even wit
 
 _SAYS = _words(
     "= ≈ approx equiv is be equals equal becomes gives yields get obtain answer result boxed option choice choose pick"
-    " leaves leaving makes comes leads total totals totaling sums amounts evaluates 是 为"
+    " leaves leaving makes comes works turns leads total totals totaling sums amounts evaluates 是 为"
 )
 _BETWEEN = _words(": ( [ \" ' ` * _ to exactly simply just therefore thus")
 _SUMS_UP = _words("left altogether total")  # "8 left", but not "8 to the left"
@@ -55,9 +55,15 @@ _RESULT = re.compile(
 )
 _STEP = re.compile(r"(?:^|\n)[ \t]{0,8}(?:\d{1,2}[.)]|[-*\u2022])[ \t]|\bstep\s{1,4}\d", re.IGNORECASE)
 _BOUNDS = re.compile(r"_\{[^{}=]{0,20}=[^{}]{0,20}\}")
-_RELATION = re.compile(r"(?<![<>!=:])=(?!=)|\\(?:implies|Rightarrow|iff)\b|[\u21d2\u27f9]")
+_ETC = r"\s?(?:\.\.|\u2026|\\[lc]?dots)"
+_DEFINITION = r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s?=\s?[^=,$.;\n]{1,40}+"
+_DEFINITIONS = re.compile(
+    rf"\b(?:let|write|set|put|define|denote|substitute)\s\$?{_DEFINITION}(?:,\s?(?:\.\.\.,?\s?)?{_DEFINITION}){{1,8}}+(?!=)",
+    re.IGNORECASE,
+)
+_RELATION = re.compile(rf"(?<![<>!=:])=(?!=|{_ETC})|" r"\\(?:implies|Rightarrow|iff)\b|[\u21d2\u27f9]")
 _CODE_LINE = re.compile(
-    r"(?m)^[ \t]*(?:def \w+\(|class \w+[(:]|import \w|from \w+ import|#include|(?:for|while|if|elif|else)\b.*[:{]$"
+    r"(?m)^[ \t]*+(?:def \w+\(|class \w+[(:]|import \w|from \w+ import|#include|(?:for|while|if|elif|else)\b.*[:{]$"
     r"|.*[;{]$|return\b.*[\[(;]|[\w.\[\]]+ ?[-+*/]?= ?\S)"
 )
 
@@ -84,11 +90,12 @@ def check_hint(hint: str, *, question: str, answer: str | None, limits: HintLimi
     """
     if not any(map(str.isalnum, hint)):
         return EMPTY
-    start = hint[: limits.max_words * _DENSITY]
-    said, known = tokenize(start), spaced(tokenize(question[:READ]))
-    forms = list(answer_forms(answer or ""))
+    start = hint[: min(limits.max_words * _DENSITY, READ)]
+    said, known = tokenize(start), question_words(question)
+    forms = answer_forms(answer or "")
     fresh = {passage for passage in _passages(said) if spaced(passage) not in known}
-    steps = max(len(_STEP.findall(start)), len(_RELATION.findall(_BOUNDS.sub("", start))))
+    relations = _RELATION.findall(_DEFINITIONS.sub("=", _BOUNDS.sub("", start)))
+    steps = max(len(_STEP.findall(start)), len(relations))
     broken = {
         TOO_LONG: len(start) < len(hint) or len(hint.split()) > limits.max_words,
         NOT_TEXT: _MARKUP.search(start),
@@ -99,6 +106,12 @@ def check_hint(hint: str, *, question: str, answer: str | None, limits: HintLimi
         CODE: "```" in start or len(_CODE_LINE.findall(start)) > 1,
     }
     return " ".join(critique for critique, found in broken.items() if found) or None
+
+
+def says_answer(text: str, *, question: str, answer: str | None) -> bool:
+    """Whether the text holds the answer, in any of its forms, where that is a leak."""
+    said, known = tokenize(text[:READ]), question_words(question)
+    return any(_gives(said, known, form) for form in answer_forms(answer or "") if len(form) < _PASSAGE)
 
 
 def gives_away(text: str, *, question: str, answer: str | None) -> bool:
@@ -133,13 +146,17 @@ def _belongs(hint: tuple[str, ...], at: int) -> bool:
 def _states(hint: tuple[str, ...], question: str, at: int, end: int) -> bool:
     """Whether `hint[at:end]` follows "=", "is", "answer:" and the like, in words that the question does not use."""
     following = hint[end : end + 1]
+    confirmed = hint[end : end + 1] == ("is",) and not {"answer", "correct"}.isdisjoint(hint[end + 1 : end + 4])
+    if confirmed:
+        return True
     if following and (following[0] in _GOES_ON or (hint[at] in _COMMON_WORDS and _is_word(following[0]))):
         return False
     verb = at - 1
     while verb > max(0, at - 7) and hint[verb] in _BETWEEN:
         verb -= 1
-    verb -= hint[max(0, verb - 1) : verb + 1] == ("total", "of")
-    if verb < 0 or hint[verb] not in _SAYS:
+    verb -= hint[max(0, verb - 1) : verb + 1] == ("total", "of") or hint[verb] == "out"
+    counts = hint[max(0, verb) : at] == ("are", "exactly")
+    if verb < 0 or not (hint[verb] in _SAYS or counts):
         return _sums_up(hint, question, at, end)
     left = max(0, verb - 1)
     while left > max(0, verb - 6) and not _is_word(hint[left - 1]):
@@ -148,9 +165,7 @@ def _states(hint: tuple[str, ...], question: str, at: int, end: int) -> bool:
 
 
 def _sums_up(hint: tuple[str, ...], question: str, at: int, end: int) -> bool:
-    """Whether `hint[at:end]` goes on with "is the answer" or, in words of its own, "left", "in total" or the like."""
-    if hint[end : end + 1] == ("is",) and not {"answer", "correct"}.isdisjoint(hint[end + 1 : end + 4]):
-        return True
+    """Whether `hint[at:end]` goes on, in words that the question does not use, with "left", "in total" or the like."""
     marks = [mark for mark in range(end, min(end + 3, len(hint))) if hint[mark] in _SUMS_UP]
     return any(hint[mark - 1] not in _PLACE and spaced(hint[at : mark + 1]) not in question for mark in marks)
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from trl_mentor.backends.base import Backend
 from trl_mentor.budget import Allowance, Budget
 from trl_mentor.calls import Caller
+from trl_mentor.domains import LeakRule
 from trl_mentor.endpoints import Endpoints
 from trl_mentor.errors import ConfigError
 from trl_mentor.events import Events
 from trl_mentor.hint_rules import HintLimits
+from trl_mentor.leak_gate import LeakGate
 from trl_mentor.mentor_pool import Clock, MentorPool, describe, outcome_of
 from trl_mentor.packing import check_budget
 from trl_mentor.priority import most_promising_first
@@ -31,8 +33,9 @@ class Mentor:
     It asks for one diagnosis per group, then makes up to `max_retry` attempts of one draft and at most `max_refine`
     reviews with a repair between each two: at best 3 calls, with the defaults at worst 9. `attempt_budget` is in
     characters; `call_timeout` bounds one call and `deadline` one whole `guide`, in seconds. `fallback_hint` replaces
-    the domain's fixed hint. Several backends share the work and stand in for each other; one that failed `pause_after`
-    times in a row is left alone for `pause_seconds`.
+    the domain's fixed hint, `leak_rule` is asked about every hint after the domain's own rules. Several backends share
+    the work and stand in for each other; one that failed `pause_after` times in a row is left alone for
+    `pause_seconds`.
 
     Groups are taken most promising first, for where `deadline` or `budget` do not reach for all. `budget` limits
     `batch_calls`, `batch_tokens`, `batch_cost` in one `guide` and `run_calls`, `run_tokens`, `run_cost` over all of
@@ -52,6 +55,7 @@ class Mentor:
         max_refine: int = 2,
         ablation: Ablation | str | None = None,
         limits: HintLimits | None = None,
+        leak_rule: LeakRule | None = None,
         attempt_budget: int = 12_000,
         fallback_hint: str | None = None,
         max_concurrency: int = 8,
@@ -86,7 +90,7 @@ class Mentor:
             max_retry=_count("max_retry", max_retry),
             max_refine=_count("max_refine", max_refine),
             ablation=_ablation(ablation),
-            limits=HintLimits() if limits is None else limits,
+            gate=LeakGate(domain, HintLimits() if limits is None else limits, leak_rule),
             attempt_budget=attempt_budget,
             call_timeout=call_timeout,
         )

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trl_mentor.errors import DoubtfulReplyError, ReplyError
+from trl_mentor.quoting import neutralise
+from trl_mentor.records import Message
 
 MAX_REPLY_CHARS = 20_000
 """Characters of a reply, without its thinking, above which it is not read."""
+
+MAX_CHARS = 2_000_000
+"""Characters of a reply, with its thinking, above which nothing of it is read."""
 
 MAX_BRACES = 500
 """Opening braces outside the objects of a reply above which it is not read: each may have to be tried as an object."""
@@ -45,8 +51,11 @@ def split_thinking(text: str) -> tuple[str, str]:
     """The visible part of a reply, and the thinking before it.
 
     The thinking ends at the last closing tag, also where it was opened by the chat template and so not in the reply.
-    A reply that ends inside its thinking has no visible part.
+    A reply that ends inside its thinking has no visible part. One that is a JSON object as a whole has no thinking: a
+    tag in it is quoted.
     """
+    if _is_object(text):
+        return text.strip(), ""
     end = 0
     for end_tag in _THINKING_END.finditer(text):
         end = end_tag.end()
@@ -57,6 +66,8 @@ def split_thinking(text: str) -> tuple[str, str]:
 
 def visible_text(text: str) -> str:
     """What follows the thinking. Raises `ReplyError` if it is empty, too long, or never begins."""
+    if len(text) > MAX_CHARS:
+        raise ReplyError(f"the reply has {len(text)} characters, more than {MAX_CHARS} with its thinking")
     visible, thinking = split_thinking(text)
     if not visible and thinking:
         raise ReplyError("the reply holds nothing but thinking; raise the mentor's token limit or turn thinking off")
@@ -85,14 +96,13 @@ def find_objects(visible: str) -> Found:
 
     Raises `ReplyError` if there is none, and `DoubtfulReplyError` where an object names a key twice.
     """
-    text = _ESCAPE.sub(lambda match: match[0] if len(match[0]) == 2 else "\\\\", visible)
-    decoder = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant, strict=False)
+    text = _escaped(visible)
     objects: list[dict[str, Any]] = []
     around: list[str] = []
     position = start = failures = 0
     while (brace := text.find("{", position)) >= 0:
         try:
-            found, position = decoder.raw_decode(text, brace)
+            found, position = _DECODER.raw_decode(text, brace)
         except (ValueError, RecursionError):
             failures, position = failures + 1, brace + 1
             if failures > MAX_BRACES:
@@ -106,6 +116,33 @@ def find_objects(visible: str) -> Found:
     return Found(tuple(objects), "".join([*around, text[start:]]))
 
 
+def is_quoted(visible: str, messages: Sequence[Message]) -> bool:
+    """True if the reply stands in the prompt, apart from marks and spaces: then it repeats what it was told."""
+    prompt = _letters("".join(message["content"] for message in messages))
+    return any(_letters(reply) in prompt for reply in (visible, neutralise(visible)))
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text).casefold()
+
+
+def _is_object(text: str) -> bool:
+    body = text.strip()
+    if body.startswith("```") and body.endswith("```"):
+        body = body[3:-3].removeprefix("json").strip()
+    if len(body) > MAX_REPLY_CHARS or body[:1] != "{" or body[-1:] != "}":
+        return False
+    try:
+        json.loads(_escaped(body), strict=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: match[0] if len(match[0]) == 2 else "\\\\", text)
+
+
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -115,3 +152,6 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ReplyError(f"the reply holds {name}, which is no JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant, strict=False)

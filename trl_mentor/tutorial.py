@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
@@ -12,7 +12,7 @@ from trl_mentor.agents import ATTRIBUTION, GENERATION, JUDGMENT, REPAIR, Agent
 from trl_mentor.backends.base import Backend
 from trl_mentor.calls import Caller
 from trl_mentor.errors import BackendError, DoubtfulReplyError, EndpointPausedError, NotAskedError, ReplyError
-from trl_mentor.hint_rules import HintLimits, check_hint, gives_away
+from trl_mentor.leak_gate import WITHHELD, LeakGate
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.packing import pack_attempts, pack_feedback
 from trl_mentor.reask import ask_again, worth_asking_again
@@ -21,13 +21,14 @@ from trl_mentor.records import (
     Draft,
     Guidance,
     HintOrigin,
+    Message,
     Quality,
     Reply,
     Role,
     Verdict,
     VerdictSource,
 )
-from trl_mentor.replies import split_thinking
+from trl_mentor.replies import is_quoted, split_thinking
 from trl_mentor.templating import PromptTemplates, Slot
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class Plan:
     max_retry: int
     max_refine: int
     ablation: Ablation | None
-    limits: HintLimits
+    gate: LeakGate
     attempt_budget: int
     call_timeout: float
 
@@ -128,9 +129,8 @@ class Tutorial:
 
     def _diagnose(self) -> tuple[str, ...]:
         """The keywords that keep the answer back: the agent that writes hints reads them, and must not learn it."""
-        question, answer = self.group.question, self.group.answer
         keywords = self._ask(ATTRIBUTION)
-        kept = tuple(keyword for keyword in keywords if not gives_away(keyword, question=question, answer=answer))
+        kept = tuple(keyword for keyword in keywords if not self.plan.gate.gives_away(keyword, self.group))
         if not kept:
             raise ReplyError("every phrase of the diagnosis gives the answer away")
         return kept
@@ -142,16 +142,18 @@ class Tutorial:
         return verdict
 
     def _verdict(self, hint: str) -> Verdict:
-        group, limits = self.group, self.plan.limits
-        critique = check_hint(hint, question=group.question, answer=group.answer, limits=limits)
+        critique = self.plan.gate.objection(hint, self.group)
         if critique is not None:
             return Verdict(Quality.LOW, critique, VerdictSource.RULES)
         if self.plan.ablation is Ablation.NO_JUDGE:
             return Verdict(Quality.HIGH, "", VerdictSource.SKIPPED)
         try:
-            return self._ask(JUDGMENT, draft=hint)
+            verdict = self._ask(JUDGMENT, draft=hint)
         except ReplyError:
             return _UNREADABLE
+        # The judge knows the answer, the agent that reads its critique must not.
+        told = self.plan.gate.gives_away(verdict.critique, self.group)
+        return replace(verdict, critique=WITHHELD) if told else verdict
 
     def _ask(self, agent: Agent[T], *, draft: str = "", critique: str = "") -> T:
         """What the agent says. Raises `BackendError` if there is no reply, `ReplyError` if it cannot be read.
@@ -172,18 +174,20 @@ class Tutorial:
         if isinstance(messages, Exception):
             raise ReplyError(describe(messages))
         reply = self.caller.ask(role, messages, schema=agent.schema)
-        result = self._read(agent, reply)
+        result = self._read(agent, reply, messages)
         if isinstance(result, ReplyError) and not isinstance(result, DoubtfulReplyError) and worth_asking_again(reply):
             again = ask_again(messages, reply, str(result), agent.schema)
-            result = self._read(agent, self.caller.ask(role, again, schema=agent.schema))
+            result = self._read(agent, self.caller.ask(role, again, schema=agent.schema), messages)
         if isinstance(result, Exception):
             raise ReplyError(describe(result))
         return result
 
-    def _read(self, agent: Agent[T], reply: Reply) -> T | Exception:
-        """What the last reply says, or the error, which its call then carries."""
+    def _read(self, agent: Agent[T], reply: Reply, messages: Sequence[Message]) -> T | Exception:
+        """What the last reply says, or the error, which its call then carries. `messages` is what was asked first."""
         result = outcome_of(lambda: agent.read(reply))
-        _, thinking = split_thinking(reply.text) if isinstance(reply.text, str) else ("", "")
+        visible, thinking = split_thinking(reply.text) if isinstance(reply.text, str) else ("", "")
+        if agent.schema is not None and not isinstance(result, Exception) and is_quoted(visible, messages):
+            result = DoubtfulReplyError("the whole reply stands in the prompt, where somebody else wrote it")
         self.caller.calls[-1] = replace(
             self.caller.calls[-1],
             error=describe(result) if isinstance(result, Exception) else None,

@@ -1,0 +1,84 @@
+"""The leak rules of each domain: what a hint must not hold besides the answer as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from trl_mentor import code_leaks
+from trl_mentor.choices import names_choice
+from trl_mentor.disguises import holds_all_words, is_disguised_in
+from trl_mentor.hint_rules import CODE, COPIES_SOLUTION, GIVES_ANSWER, says_answer
+from trl_mentor.math_leaks import states_equal
+from trl_mentor.readings import folded, readings
+from trl_mentor.records import CollapsedGroup
+
+LeakRule = Callable[[str, CollapsedGroup], str | None]
+"""What speaks against a hint for a group, as one fixed sentence for the agent that repairs it, or None.
+
+The sentence must not be made from the answer: it is read by an agent that must not learn it.
+"""
+
+_READ = 10_000
+
+DISGUISES_ANSWER = "The hint spells out or encodes the final answer: name the idea or the first move, and no result."
+EQUALS_ANSWER = "The hint holds an expression that equals the final answer: stop before any result."
+NAMES_CHOICE = "The hint singles out one of the options: say how to tell them apart, and name none or several."
+TELLS_OUTPUT = "The hint tells what a test expects: name the kind of input to think about, and no output."
+
+
+def spells_answer(hint: str, group: CollapsedGroup) -> str | None:
+    """Letters and digits one by one, look-alikes, scales, signs and parts in words, encodings."""
+    if not group.answer:
+        return None
+    question = group.question[:_READ]
+    question = f"{question}\n{folded(question)}"
+    for text in readings(hint, group.question):
+        if says_answer(text, question=question, answer=group.answer):
+            return GIVES_ANSWER
+    if holds_all_words(hint, question=group.question, answer=group.answer):
+        return GIVES_ANSWER
+    found = is_disguised_in(hint, question=group.question, answer=group.answer)
+    return DISGUISES_ANSWER if found else None
+
+
+def equals_answer(hint: str, group: CollapsedGroup) -> str | None:
+    """Expressions and lists of values that are mathematically the answer."""
+    found = group.answer and states_equal(hint, question=group.question, answer=group.answer)
+    return EQUALS_ANSWER if found else None
+
+
+def singles_out(hint: str, group: CollapsedGroup) -> str | None:
+    """The right one of the question's options by letter, text, place or exclusion."""
+    found = group.answer and names_choice(hint, question=group.question, answer=group.answer)
+    return NAMES_CHOICE if found else None
+
+
+def copies_program(hint: str, group: CollapsedGroup) -> str | None:
+    """Statements of the reference solution, whatever the variables are called."""
+    found = group.answer and code_leaks.copies_code(hint, question=group.question, answer=group.answer)
+    return COPIES_SOLUTION if found else None
+
+
+def tells_output(hint: str, group: CollapsedGroup) -> str | None:
+    """The expected result of a test that the question does not show."""
+    found = group.answer and code_leaks.tells_output(hint, question=group.question, answer=group.answer)
+    return TELLS_OUTPUT if found else None
+
+
+def writes_pseudocode(hint: str, _: CollapsedGroup) -> str | None:
+    """Statements line by line, in whatever language."""
+    return CODE if code_leaks.is_pseudocode(hint) else None
+
+
+GENERAL: tuple[LeakRule, ...] = (spells_answer, singles_out, equals_answer)
+
+DOMAIN_RULES: Mapping[str, tuple[LeakRule, ...]] = {
+    "math": GENERAL,
+    "general": GENERAL,
+    "code": (spells_answer, singles_out, copies_program, tells_output, writes_pseudocode),
+}
+
+
+def rules_of(domain: str) -> tuple[LeakRule, ...]:
+    """The rules of a domain, cheapest first; a domain of the user's own has the general ones."""
+    return DOMAIN_RULES.get(domain, GENERAL)

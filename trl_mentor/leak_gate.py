@@ -1,0 +1,50 @@
+"""The gate between whatever the mentor writes and the policy: formal rules, the domain's, one of the user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trl_mentor.domains import LeakRule, rules_of
+from trl_mentor.hint_rules import HintLimits, check_hint, gives_away
+from trl_mentor.mentor_pool import outcome_of
+from trl_mentor.records import CollapsedGroup
+
+OWN_RULE = "A rule of this training refuses the hint: change what it gives away, and keep to one idea."
+WITHHELD = (
+    "The reviewer's critique is withheld because it gives the answer away. Make the hint tell less than it does."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeakGate:
+    """What may pass to the policy and to the agents that write for it. Deterministic, and asks no model."""
+
+    domain: str = "math"
+    limits: HintLimits = field(default_factory=HintLimits)
+    own_rule: LeakRule | None = None
+    """Asked last, about hints alone. One that raises, or returns no text and not None, refuses the hint."""
+
+    def objection(self, hint: str, group: CollapsedGroup) -> str | None:
+        """What speaks against a hint, in sentences that cannot carry the answer; None if nothing."""
+        found = check_hint(hint, question=group.question, answer=group.answer, limits=self.limits)
+        return found or self._domain_objection(hint, group) or self._own_objection(hint, group)
+
+    def gives_away(self, text: str, group: CollapsedGroup) -> bool:
+        """Whether a phrase of a diagnosis or a critique would tell the answer to an agent that must not know it."""
+        found = gives_away(text, question=group.question, answer=group.answer)
+        return found or self._domain_objection(text, group) is not None
+
+    def _domain_objection(self, text: str, group: CollapsedGroup) -> str | None:
+        objections = (rule(text, group) for rule in rules_of(self.domain))
+        return next((objection for objection in objections if objection is not None), None)
+
+    def _own_objection(self, hint: str, group: CollapsedGroup) -> str | None:
+        if self.own_rule is None:
+            return None
+        rule = self.own_rule
+        said = outcome_of(lambda: rule(hint, group))
+        if said is None:
+            return None
+        if isinstance(said, Exception):
+            return f"{OWN_RULE} (The rule raised {type(said).__name__}.)"
+        return said if isinstance(said, str) and said.strip() and not self.gives_away(said, group) else OWN_RULE

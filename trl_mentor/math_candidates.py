@@ -1,0 +1,155 @@
+r"""The expressions of a text that are worth comparing with an answer, and only those that are cheap to evaluate.
+
+A text of the mentor or of a data set may hold `9^{9^9}`, `1000000!` or a thousand brackets; a computer algebra system
+would work on them for ever. So commands are from a list, and length, depth, exponents, factorials and the number of
+candidates are bounded before anything is parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from trl_mentor.answer_forms import in_digits
+from trl_mentor.readings import folded
+
+MOST = 24
+"""Candidates that are looked at in one text."""
+
+_READ = 4_000
+_LONG = 80
+_DEEP = 6
+_POWER = 600  # the product of all exponents
+_FACTORIAL = 20
+_SUBSTITUTES = [
+    (re.compile(pattern, re.IGNORECASE), by)
+    for pattern, by in (
+        (r"\\(?:text|mathrm|textbf|mathbf|mbox|operatorname)\s?\{[^{}]{0,40}\}(?:\s?\^\{?[23]\}?)?", " "),
+        (r"\\left(?![a-z])|\\right(?![a-z])|\\displaystyle|\\[!,;: ]|\\\$", ""),
+        (r"\\[dt]frac(?![a-z])", r"\\frac"),
+        (r"\\[dt]binom(?![a-z])", r"\\binom"),
+        (r"\\(?:approx|equiv|implies|Rightarrow|iff|to)(?![a-z])|[\u2248\u21d2\u2192]", "="),
+        (r"\b(\d+) (?:choose|over) (\d+)\b(?! of)", r"\\binom{\1}{\2}"),
+        (r"\b(?:the )?square root of (\d+)\b|\bsqrt\s?\(?(\d+)\)?", r"\\sqrt{\1\2}"),
+        (r"\bhalf (?:of )?(?=\d)", "1/2*"),
+        (r"\b(?:twice|double) (?=\d)", "2*"),
+        (r"\b(\d+/\d+) of (?:the )?(?=\d)", r"(\1)*"),
+        (r"(\d)\\?% of (?=\d)", r"\1/100*"),
+        (r"\bproduct of (\d+) and (\d+)\b", r"\1*\2"),
+        (r"\bsum of (\d+) and (\d+)\b", r"\1+\2"),
+        (r"\b(?:difference (?:of|between)) (\d+) and (\d+)\b", r"\1-\2"),
+        (r"(\d) factorial\b", r"\1!"),
+        (r"(\d) (?:times|multiplied by) (?=\d)", r"\1*"),
+        (r"(\d) divided by (?=\d)", r"\1/"),
+        (r"(\d) plus (?=\d)", r"\1+"),
+        (r"(\d) squared\b", r"\1^2"),
+        (r"(\d) cubed\b", r"\1^3"),
+        (r"(\d) to the (?:power (?:of )?)?(?=\d)", r"\1^"),
+        (r"\\times(?![a-z])|\\cdot(?![a-z])|\*(?!\*)|[\u00d7\u00b7\u22c5]", r"\\cdot "),
+        (r"\*\*", "^"),
+        (r"\\div(?![a-z])|\u00f7", "/"),
+        (r"\u221a\s?(\d+)", r"\\sqrt{\1}"),
+        (r"\u221a", r"\\sqrt"),
+        (r"\u03c0", r"\\pi "),
+        (r"\u221e", r"\\infty "),
+        (r"\u00b1", r"\\pm "),
+        (r"\u2212", "-"),
+        (r"\^\{?\\circ\}?|\u00b0|\\degree\b", ""),
+        (r"(?<![\\\w])(sin|cos|tan|ln|log|pi|exp)(?![a-z])", r"\\\1"),
+        (r"(?<=[\s.])(?:a|i)(?= [a-z\d\\$])", "~"),
+    )
+]
+_COMMAND = (
+    r"\\(?:frac|sqrt|binom|cdot|pi|pm|infty|ln|log|sin|cos|tan|cot|sec|csc|exp|arcsin|arccos|arctan)(?![A-Za-z])"
+)
+_RUN = re.compile(
+    rf"(?:{_COMMAND}|\d+(?:[.,]\d+)*|[-+/^!()\[\]{{}}%|_ ]|\\%|(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])){{1,{_LONG * 3}}}"
+)
+_PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?")
+_OPERATES = re.compile(r"[-+/^!%]|\\|[A-Za-z(]")
+_EXPONENT = re.compile(r"\^\s?(?:\{([^{}]*)\}|([^{}\s]))")
+_BINOMIAL = re.compile(r"\\binom\s?(?:\{(\d{1,2})\}\s?\{(\d{1,2})\}|(\d)\s?(\d))")
+_LEADS = re.compile(
+    r"(?:=|\b(?:is|are|be|equals?|gives?|get|yields?|obtain|becomes?|makes?|namely|compute|evaluate|"
+    r"calculate|work out|answer|result|just|do|take|multiply|add|subtract|divide)\b)[^\w.;]{0,6}"
+    r"(?:(?:the|to|just|exactly|simply|here|that|of)\s){0,3}[^\w.;]{0,6}$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An expression as it stands in a text."""
+
+    text: str
+    leads: bool
+    """True after "=", "is", "compute" and the like: where a text states or orders a result."""
+
+
+def candidates(text: str) -> list[Candidate]:
+    """The distinct expressions of a text, at most `MOST`: no bare whole numbers, nothing that is costly."""
+    found: dict[str, bool] = {}
+    for expression, leads in _expressions(rewritten(text)):
+        if len(found) >= MOST:
+            break
+        if is_cheap(expression) and (not _PLAIN.fullmatch(expression) or "." in expression):
+            found[expression] = found.get(expression, False) or leads
+    return [Candidate(expression, leads) for expression, leads in found.items()]
+
+
+def rewritten(text: str) -> str:
+    """The text with number words as digits, and words and signs for operations as LaTeX."""
+    text = in_digits(folded(text[:_READ]))
+    for pattern, by in _SUBSTITUTES:
+        text = pattern.sub(by, text)
+    return text
+
+
+def is_cheap(expression: str) -> bool:
+    """Whether an expression can be parsed and evaluated in milliseconds, judged by its shape alone."""
+    if (
+        not 0 < len(expression) <= _LONG
+        or "!!" in expression
+        or re.search(r"[)}\]]\s?!|\d{16}|\\pm.*\\pm", expression)
+    ):
+        return False
+    if any(int(number) > _FACTORIAL for number in re.findall(r"(\d{1,16})\s?!", expression)):
+        return False
+    if expression.count("\\binom") != len(_BINOMIAL.findall(expression)):
+        return False
+    exponents = ["".join(pair) for pair in _EXPONENT.findall(expression)]
+    if len(exponents) != expression.count("^") or any(re.search(r"[!^]|\\(?!frac)", power) for power in exponents):
+        return False
+    sizes = [int(number) for power in exponents for number in re.findall(r"\d{1,9}", power)]
+    return prod(max(1, size) for size in sizes) <= _POWER and _depth(expression) <= _DEEP
+
+
+def _expressions(text: str) -> Iterator[tuple[str, bool]]:
+    for run in _RUN.finditer(text):
+        expression = _balanced(run[0].strip(" ,_|"))
+        if _OPERATES.search(expression) and re.search(r"\d|\\|[A-Za-z].*[-+/^]|[-+/^].*[A-Za-z]", expression):
+            yield expression, _LEADS.search(text[max(0, run.start() - 60) : run.start()]) is not None
+        elif _PLAIN.fullmatch(expression):
+            yield expression, False
+
+
+def _balanced(expression: str) -> str:
+    """The expression without brackets at its ends that have no partner."""
+    for _ in range(_DEEP):
+        for opening, closing in ("()", "[]", "{}"):
+            extra = expression.count(opening) - expression.count(closing)
+            if extra > 0 and expression[:1] == opening:
+                expression = expression[1:].strip()
+            elif extra < 0 and expression[-1:] == closing:
+                expression = expression[:-1].strip()
+    return expression
+
+
+def _depth(expression: str) -> int:
+    depth = deepest = 0
+    for character in expression:
+        depth += (character in "([{") - (character in ")]}")
+        deepest = max(deepest, depth)
+    return deepest if depth == 0 else _DEEP + 1
