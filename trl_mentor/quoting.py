@@ -80,8 +80,11 @@ _REST_OF_TAG = rf"(?=[\s{INVISIBLE}]*(?:[{_SLASHES}]|(?:{_NAMES})(?!\w))|{_ANGLE
 _REST_OF_SQUARE = rf"(?={_SQUARE_TOKENS})"
 
 # An entity that already stands in the text gets one more `amp;`, which keeps the quoting invertible.
+# The first character comes alone and first, because a search for one of a few characters is ten times as fast.
 _LOOKALIKE = re.compile(
-    rf"([<{_ANGLES}]|&(?:amp;)*(?:{_ANY_ENTITY});){_REST_OF_TAG}|(\[|&(?:amp;)*#91;){_REST_OF_SQUARE}", re.IGNORECASE
+    rf"[<{_ANGLES}&\[](?:(?<=[<{_ANGLES}]){_REST_OF_TAG}|(?<=\[){_REST_OF_SQUARE}"
+    rf"|(?<=&)(?:amp;)*(?:(?:{_ANY_ENTITY});{_REST_OF_TAG}|#91;{_REST_OF_SQUARE}))",
+    re.IGNORECASE,
 )
 _ESCAPED = re.compile(
     rf"&((?:amp;)*)({_ANY_ENTITY});{_REST_OF_TAG}|&((?:amp;)*)(#91);{_REST_OF_SQUARE}", re.IGNORECASE
