@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import socket
 import threading
@@ -53,6 +54,10 @@ def wants_a_rubric(completions: list[Any], rubric: list[str], **kwargs: Any) -> 
 
 def format_reward(completions: list[Any], **kwargs: Any) -> list[float]:
     return [1.0] * len(completions)
+
+
+def broken_rule(hint: str, group: Any) -> str | None:
+    raise KeyError(hint)
 
 
 async def as_trl_calls_it(
@@ -218,7 +223,7 @@ def test_the_smoke_recipe_passes_and_what_was_measured_is_in_the_json(world, cap
     done = world.check(capsys, model_name_or_path=str(policy), max_completion_length=16)
     assert done.code == 0
     levels = {name: finding["level"] for name, finding in done.at.items()}
-    assert levels.pop("collapse") == "skipped"
+    assert levels.pop("collapse") == levels.pop("leak rule") == "skipped"
     assert set(levels.values()) == {"ok"}, done.at
     assert done.at["replies"]["figures"]["calls"] == 3
     assert done.at["batches"]["figures"]["groups"] == 2
@@ -369,6 +374,8 @@ def closed_port() -> str:
         ({"mentor_api_key_env": "NO_SUCH_KEY"}, "key", "NO_SUCH_KEY is not set", "export"),
         ({"mentor_budget": {"run_cost": 5}}, "settings", "run_cost, which needs mentor_prices", "correct"),
         ({"mentor_budget": {"batch_calls": 2}}, "budget", "batch_calls", "at least 3"),
+        ({"mentor_leak_rule": "test_check.no_rule"}, "leak rule", "has no 'no_rule'", "dotted path"),
+        ({"mentor_leak_rule": "test_check.broken_rule"}, "leak rule", "raised KeyError", "docs/domains.md"),
         ({"mentor_domain": "cooking"}, "templates", "cooking", "docs/domains.md"),
     ],
 )
@@ -522,10 +529,11 @@ def test_replies_that_are_cut_off_without_thinking_are_a_warning(world, capsys):
     assert "raise mentor_max_tokens (192)" in done.at["replies"]["fix"]
 
 
-def test_replies_that_nobody_can_read_fail(world, capsys):
+def test_replies_that_nobody_can_read_are_a_warning_that_says_what_training_will_do(world, capsys):
     world.endpoint.nonsense = True
     done = world.check(capsys)
-    assert done.code == 1
+    assert done.code == 0  # training works, with the fixed hint
+    assert done.at["replies"]["level"] == "warn"
     assert "no reply could be read" in done.at["replies"]["found"]
     assert "stronger mentor" in done.at["replies"]["fix"]
 
@@ -547,6 +555,21 @@ def test_a_local_mentor_under_zero3_is_refused_as_the_trainer_would(world, capsy
     assert done.code == 1
     assert "ZeRO-3" in done.at["options"]["found"]
     assert "loaded by the training itself" in done.at["endpoint"]["found"]
+
+
+def test_a_vllm_mentor_beside_a_colocated_engine_is_refused_as_the_trainer_would(world, capsys):
+    options = {"mentor_backend": "vllm", "mentor_base_url": None, "mentor_api_key_env": None}
+    done = world.check(capsys, use_vllm=True, vllm_mode="colocate", **options)
+    assert done.code == 1
+    assert "colocate" in done.at["options"]["found"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
+def test_a_vllm_mentor_may_be_checked_where_vllm_is_not_installed(world, capsys):
+    done = world.check(capsys, mentor_backend="vllm", mentor_base_url=None, mentor_api_key_env=None)
+    assert done.code == 0
+    assert done.at["options"]["level"] == "warn"
+    assert "where the training runs" in done.at["options"]["fix"]
 
 
 def test_a_failure_is_readable_and_cannot_steer_the_terminal(world, capsys):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 
 from trl_mentor.cli.check_findings import Finding, Setup, captured_warnings, fail, ok, skipped, warn
 from trl_mentor.guards import check_arguments, warn_if_queue_is_small
-from trl_mentor.settings import ScheduleKind, StrategyKind
+from trl_mentor.settings import BackendKind, ScheduleKind, StrategyKind
 
 CALLS_AT_BEST = 3
 """Diagnosis, draft and verdict."""
@@ -91,6 +92,9 @@ def check_options(setup: Setup) -> Finding:
         try:
             check_arguments(given, setup.settings, mentor=None, strategy=None, zero3=setup.zero3)
         except (ValueError, NotImplementedError) as error:
+            absent = setup.training.mentor_backend == BackendKind.VLLM and find_spec("vllm") is None
+            if absent and "not installed" in str(error):
+                return warn("options", str(error), "install vLLM where the training runs, if this is another machine")
             return fail("options", str(error), "change the option that the message names")
     if texts:
         return warn("options", " ".join(texts), "follow the message, or expect what it says")

@@ -28,7 +28,8 @@ def show_findings(findings: Sequence[Finding], console: Console) -> None:
     table.add_column("found")
     for finding in findings:
         mark, style = _MARKS[finding.level]
-        table.add_row(finding.name, Text(mark, style=style), Text(visible(shortened(finding.found))))
+        limit = 100 if finding.level in (Level.WARN, Level.FAIL) else 320
+        table.add_row(finding.name, Text(mark, style=style), Text(visible(shortened(finding.found, limit))))
     console.print(table)
     for level in (Level.WARN, Level.FAIL):
         for finding in findings:
@@ -45,8 +46,8 @@ def summary(findings: Sequence[Finding]) -> str:
     return f"{verdict}: {', '.join(parts)}"
 
 
-def shortened(text: str, limit: int = 200) -> str:
-    """One line of the table; the remedy shows the whole."""
+def shortened(text: str, limit: int) -> str:
+    """One line of the table; for what went wrong the whole follows with its remedy."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[:limit]} ..."
 

@@ -90,7 +90,7 @@ def _slots(setup: Setup) -> list[Mapping[str, Slot]]:
             "question": question_text(row["prompt"]),
             "answer": setup.answer(row),
             "attempts": ("I do not know.",),
-            "feedback": ("",),
+            "feedback": ("1 of 2 tests failed",),
             "diagnosis": ("misreads the question",),
             "draft": "Read the question again.",
             "critique": "Be more specific.",
