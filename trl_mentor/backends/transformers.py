@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from trl_mentor.backends.batching import Collector
 from trl_mentor.backends.padded import End, Row, generate_padded, padded_tokens
 from trl_mentor.backends.thinking import Thinking, checked_thinking
-from trl_mentor.errors import BackendError, ConfigError
+from trl_mentor.errors import BackendError, ConfigError, RequestRefusedError
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import Message, Reply, Role, Usage
 
@@ -132,7 +132,7 @@ class TransformersBackend:
         )["input_ids"]
         length = self._max_length()
         if len(ids) >= length:
-            raise BackendError(f"the conversation has {len(ids)} tokens; the mentor has {length} in all")
+            raise RequestRefusedError(f"the conversation has {len(ids)} tokens; the mentor has {length} in all")
         return Row(tuple(ids), min(length - len(ids), self.max_new_tokens), request.deadline)
 
     def _answer_rows(self, rows: dict[int, Row], *, halve: bool = True) -> Iterator[tuple[int, Reply | Exception]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from trl_mentor.backends.batching import Collector
 from trl_mentor.backends.thinking import Thinking, checked_thinking
-from trl_mentor.errors import BackendError, ConfigError
+from trl_mentor.errors import ConfigError, RequestRefusedError
 from trl_mentor.mentor_pool import outcome_of
 from trl_mentor.records import Message, Reply, Role, Usage
 
@@ -139,7 +139,9 @@ class VLLMBackend:
             request.messages, add_generation_prompt=True, return_dict=True, **switch
         )["input_ids"]
         if len(ids) >= self._length():
-            raise BackendError(f"the conversation has {len(ids)} tokens; the mentor has {self._length()} in all")
+            raise RequestRefusedError(
+                f"the conversation has {len(ids)} tokens; the mentor has {self._length()} in all"
+            )
         return ids
 
     def _params(self, request: _Request, prompt_tokens: int) -> Any:
