@@ -15,6 +15,7 @@ from functools import lru_cache
 READ = 50_000
 """Characters that are read of a question and, from each end, of an answer."""
 
+_GROUPS = 64  # that are worked on at once, each by a thread of its own
 _DIGITS = 40  # longer numbers are compared as text
 _SEVERAL = 16  # answers that are looked at one by one
 
@@ -53,13 +54,13 @@ _VARIABLES = frozenset("abcdefijknpqrtuvwxyz") | {"pi", "sqrt", "ln", "log"}
 _TERM_END = re.compile(r"[)\]]|[^\W\d_]|.*\d", re.DOTALL)
 
 
-@lru_cache(maxsize=16)  # every rule asks for those of the same answer
+@lru_cache(maxsize=_GROUPS)  # every rule asks for those of the same answer
 def answer_forms(answer: str) -> tuple[tuple[str, ...], ...]:
     """The token sequences that give an answer away: the whole, its final result, and other ways to write a number."""
     return tuple(dict.fromkeys(_forms(answer)))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=2 * _GROUPS)  # as it stands, and with other spellings
 def question_words(question: str) -> str:
     """The tokens of what is read of a question, for `spaced(part) in question_words(question)`."""
     return spaced(tokenize(question[:READ]))

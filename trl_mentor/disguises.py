@@ -49,7 +49,7 @@ def _hidden_word(core: str, hint: str, question: str) -> bool:
     if len(compact) >= 5 and compact.isalpha():
         forms += [codecs.encode(core, "rot13"), codecs.encode(compact, "rot13")]
     return any(
-        form != core and form not in known and re.search(rf"(?<!\w){re.escape(form)}(?!\w)", said)
+        form != core and form in said and form not in known and re.search(rf"(?<!\w){re.escape(form)}(?!\w)", said)
         for form in map(str.casefold, forms)
     )
 

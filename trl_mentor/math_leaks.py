@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 
 from trl_mentor.answer_forms import final_results, spaced, tokenize
 from trl_mentor.math_candidates import Candidate, candidates, is_cheap, rewritten
@@ -24,8 +25,13 @@ def states_equal(hint: str, *, question: str, answer: str) -> bool:
     Expressions equal to a short answer count only where the hint states or orders a result ("= ", "compute").
     Whole numbers are the business of the formal rules.
     """
-    known = spaced(tokenize(rewritten(question)))
+    known = _known(question)
     return _states_values(hint, answer, known) or _states_expression(hint, answer, question, known)
+
+
+@lru_cache(maxsize=64)  # groups that are worked on at once; each asks again for every draft
+def _known(question: str) -> str:
+    return spaced(tokenize(rewritten(question)))
 
 
 def _states_expression(hint: str, answer: str, question: str, known: str) -> bool:

@@ -151,8 +151,8 @@ class Tutorial:
             verdict = self._ask(JUDGMENT, draft=hint)
         except ReplyError:
             return _UNREADABLE
-        # The judge knows the answer, the agent that reads its critique must not.
-        told = self.plan.gate.gives_away(verdict.critique, self.group)
+        # The judge knows the answer, the agent that reads the critique of a refused draft must not.
+        told = verdict.quality is Quality.LOW and self.plan.gate.gives_away(verdict.critique, self.group)
         return replace(verdict, critique=WITHHELD) if told else verdict
 
     def _ask(self, agent: Agent[T], *, draft: str = "", critique: str = "") -> T:
