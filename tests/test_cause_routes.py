@@ -6,6 +6,7 @@ import logging
 
 import pandas as pd
 import pytest
+import test_ahead
 import tiny
 from datasets import Dataset
 from trl.rewards import accuracy_reward
@@ -319,6 +320,27 @@ def test_ahead_uses_a_format_hint_in_the_place_of_its_own_group(tmp_path):
         (3, 0, RerollOutcome.RESCUED),
     ]
     assert (trainer.mentor_totals.lessons, trainer.mentor_totals.handed_over) == (0, 0)
+
+
+def test_ahead_gives_the_place_of_a_skipped_group_to_a_lesson_that_is_ready(tmp_path):
+    class KnowledgeThenCutOff(test_ahead.WaitsForLessons):
+        def _generate_single_turn(self, prompt_ids, *args, **kwargs):
+            write = cut_off if self.batches else distinct
+            return [write(i % 4) for i in range(len(prompt_ids))], None
+
+    trainer = tiny.trained(
+        tmp_path, cls=KnowledgeThenCutOff, reward=Verifier(), mentor_routes=None, mentor_schedule="ahead", max_steps=2
+    )
+    records = [
+        (item.collapsed_at, item.group.index, item.group.cause, item.outcome) for item in read_journal(tmp_path)
+    ]
+    assert records == [
+        (0, 1, Cause.KNOWLEDGE, RerollOutcome.RESCUED),
+        (0, 3, Cause.KNOWLEDGE, RerollOutcome.RESCUED),
+        (1, 1, Cause.CUT_OFF, RerollOutcome.SKIPPED),
+        (1, 3, Cause.CUT_OFF, RerollOutcome.SKIPPED),
+    ]
+    assert (trainer.mentor_totals.lessons, trainer.mentor_totals.handed_over) == (2, 2)
 
 
 def test_shares_of_the_causes_add_up_to_the_collapsed_and_the_unscorable(tmp_path):

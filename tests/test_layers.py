@@ -74,6 +74,7 @@ LAYERS = {
     "contract": 5,
     "engine_limit": 5,
     "exchange": 5,
+    "fitting": 5,
     "grpo_trainer": 5,
     "group_reader": 5,
     "guards": 5,

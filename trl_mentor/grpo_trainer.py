@@ -26,6 +26,7 @@ from trl_mentor.engine_limit import engine_limit
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
 from trl_mentor.factory import build_schedule, build_strategy
+from trl_mentor.fitting import Objection, objection
 from trl_mentor.group_reader import GroupReader, Member
 from trl_mentor.guards import (
     answer_columns,
@@ -36,7 +37,7 @@ from trl_mentor.guards import (
     warn_if_queue_is_small,
     warn_if_success_is_a_sum,
 )
-from trl_mentor.intervene import Concerned, Objection, Policy, Request, intervene
+from trl_mentor.intervene import Concerned, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Cause, HintOrigin, Lesson, Prompt, Row
@@ -306,23 +307,16 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         return reports({column: self._pending_extra_logs.pop(column, []) for column in LIMITS}, rows)
 
     def _objection(self, lesson: Lesson, original: Prompt) -> Objection | None:
-        """What speaks against re-rolling this policy under a lesson, or None.
-
-        An engine refuses what it has no room for. Of the other limits, one that the plain prompt exceeds is none.
-        """
-        for token in self._tokenizer.all_special_tokens:
-            # Some tokenizers have an ordinary word or sign for padding.
-            if len(token) > 1 and not token.isalnum() and token in (lesson.hint or ""):
-                return Objection(f"the hint holds {token!r}, which is a special token to the policy")
+        """What speaks against re-rolling this policy under a lesson, or None."""
         lengths = [context_length(self.model.config.get_text_config()), self._tokenizer.model_max_length]
-        room = min((length for length in lengths if length), default=math.inf) - self.max_completion_length
-        engine_room = (self._engine_limit or math.inf) - self.max_completion_length
-        hinted, plain = (len(self._tokenize_prompts([prompt])[0][0]) for prompt in (lesson.prompt, original))
-        if hinted > engine_room or hinted > room >= plain:
-            left = min(room, engine_room) if room >= plain else engine_room
-            reason = f"with its hint the prompt has {hinted} tokens, too long for the {left} that the context leaves"
-            return Objection(reason, too_long=True)
-        return None
+        return objection(
+            lesson,
+            original,
+            special_tokens=self._tokenizer.all_special_tokens,
+            count_tokens=lambda prompt: len(self._tokenize_prompts([prompt])[0][0]),
+            context_room=min((length for length in lengths if length), default=math.inf) - self.max_completion_length,
+            engine_room=(self._engine_limit or math.inf) - self.max_completion_length,
+        )
 
     def _is_truncated(self, row: Row) -> bool:
         ended = (*self.eos_token_ids, self._tokenizer.pad_token_id)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from trl_mentor.collapse import find_collapsed, find_unscorable, reroll_outcome
 from trl_mentor.counters import Counters, count_causes, count_guidances, count_outcomes
 from trl_mentor.exchange import Exchange
+from trl_mentor.fitting import Objection, fitted
 from trl_mentor.group_reader import GroupReader, Member, example_of
 from trl_mentor.interventions import interventions, left_alone
 from trl_mentor.records import (
@@ -23,7 +24,6 @@ from trl_mentor.records import (
     GroupState,
     Intervention,
     Lesson,
-    Prepared,
     Prompt,
     Row,
 )
@@ -41,15 +41,6 @@ class Request:
     sampled_under: Prompt
     example: Mapping[str, Any]
     hint: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Objection:
-    """Why the policy cannot be re-rolled under a lesson."""
-
-    reason: str
-    too_long: bool = False
-    """True when a shorter hint would help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +134,7 @@ def intervene(
         assignments = [Assignment(group, example_of(rows), step) for group, rows in pairs]
         planned = Planned([], [])
         if assignments:
-            planned = schedule.plan(assignments, lambda prepared: _fitted(prepared, strategy, policy))
+            planned = schedule.plan(assignments, lambda prepared: fitted(prepared, strategy, policy.objection))
         pairs = zip(concerned.of(concerned.recorded, groups), concerned.of(concerned.recorded, gathered), strict=True)
         planned.unused.extend(left_alone(Assignment(group, example_of(rows), step)) for group, rows in pairs)
         plans.append(planned)
@@ -159,7 +150,7 @@ def intervene(
     values = [[reader.rule.value(row.rewards) for row in rows] for rows in rerolled]
     outcomes = [reroll_outcome(group, reader.rule.threshold) for group in values]
     counters += count_outcomes(outcomes) + Counters(
-        mentor_seconds=waited,
+        mentor_seconds=waited if selected else 0.0,
         policy_tokens=tokens,
         reroll_tokens=tokens,
         reroll_completions=sum(map(len, values)),
@@ -222,21 +213,3 @@ def _reroll(
     tokens = exchange.total(sum(len(row.completion_ids) for row in mine))
     everyone = exchange.gather(mine)[: plan.real]
     return [everyone[start : start + size] for start in range(0, plan.real, size)], tokens
-
-
-def _fitted(prepared: Prepared, strategy: Strategy, policy: Policy) -> Prepared:
-    """The lesson, shortened if it has to be, or without a prompt if the policy cannot be re-rolled under it."""
-    group, lesson = prepared.assignment.group, prepared.lesson
-    while lesson.prompt is not None:
-        if isinstance(lesson.prompt, str | list) and lesson.prompt:
-            objection = policy.objection(lesson, group.prompt)
-        else:
-            objection = Objection(f"strategy {strategy.name!r} prepared the prompt {lesson.prompt!r:.40}")
-        if objection is None:
-            return Prepared(prepared.assignment, lesson)
-        shorter = strategy.shorten(group, lesson) if objection.too_long else None
-        if shorter is not None and len(str(shorter.prompt)) >= len(str(lesson.prompt)):
-            shorter = None  # a strategy that gets nowhere
-        guidance = lesson.guidance and lesson.guidance.without_hint(objection.reason)
-        lesson = Lesson(prompt=None, guidance=guidance) if shorter is None else shorter
-    return Prepared(prepared.assignment, lesson)

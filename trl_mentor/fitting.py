@@ -1,0 +1,64 @@
+"""Whether the policy can be re-rolled under a lesson, and what is left of a lesson that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from trl_mentor.records import Lesson, Prepared, Prompt
+from trl_mentor.strategies.base import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why the policy cannot be re-rolled under a lesson."""
+
+    reason: str
+    too_long: bool = False
+    """True when a shorter hint would help."""
+
+
+def objection(
+    lesson: Lesson,
+    original: Prompt,
+    *,
+    special_tokens: Iterable[str],
+    count_tokens: Callable[[Prompt], int],
+    context_room: float,
+    engine_room: float,
+) -> Objection | None:
+    """What speaks against re-rolling a policy under a lesson, or None.
+
+    `context_room` and `engine_room` are the tokens left for a prompt. An engine refuses what it has no room for; a
+    context that the plain prompt exceeds is no limit.
+    """
+    for token in special_tokens:
+        # Some tokenizers have an ordinary word or sign for padding.
+        if len(token) > 1 and not token.isalnum() and token in (lesson.hint or ""):
+            return Objection(f"the hint holds {token!r}, which is a special token to the policy")
+    hinted, plain = count_tokens(lesson.prompt or ""), count_tokens(original)
+    if hinted > engine_room or hinted > context_room >= plain:
+        left = min(context_room, engine_room) if context_room >= plain else engine_room
+        reason = f"with its hint the prompt has {hinted} tokens, too long for the {left} that the context leaves"
+        return Objection(reason, too_long=True)
+    return None
+
+
+def fitted(
+    prepared: Prepared, strategy: Strategy, objection_to: Callable[[Lesson, Prompt], Objection | None]
+) -> Prepared:
+    """The lesson, shortened if it has to be, or without a prompt if the policy cannot be re-rolled under it."""
+    group, lesson = prepared.assignment.group, prepared.lesson
+    while lesson.prompt is not None:
+        if isinstance(lesson.prompt, str | list) and lesson.prompt:
+            objection = objection_to(lesson, group.prompt)
+        else:
+            objection = Objection(f"strategy {strategy.name!r} prepared the prompt {lesson.prompt!r:.40}")
+        if objection is None:
+            return Prepared(prepared.assignment, lesson)
+        shorter = strategy.shorten(group, lesson) if objection.too_long else None
+        if shorter is not None and len(str(shorter.prompt)) >= len(str(lesson.prompt)):
+            shorter = None  # a strategy that gets nowhere
+        guidance = lesson.guidance and lesson.guidance.without_hint(objection.reason)
+        lesson = Lesson(prompt=None, guidance=guidance) if shorter is None else shorter
+    return Prepared(prepared.assignment, lesson)
