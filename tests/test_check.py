@@ -108,6 +108,8 @@ class Endpoint:
                 endpoint.requests.append(body)
                 if not self.path.startswith("/v1"):
                     self.send_json(404, {}, html=True)
+                elif body["model"] == "parrot":
+                    self.send_json(400, {"error": {"message": "x" * 370 + self.headers["Authorization"]}})
                 elif body["model"] not in ("mentor", "policy"):
                     self.send_json(404, {"error": {"message": f"The model {body['model']} does not exist."}})
                 else:
@@ -581,6 +583,23 @@ def test_a_failure_is_readable_and_cannot_steer_the_terminal(world, capsys):
     last = printed.strip().splitlines()
     assert last[-1].startswith("not ready: ")
     assert any(line.lstrip().startswith("to do: correct the function") for line in last[-8:])
+
+
+def test_a_key_that_an_endpoint_says_back_is_not_shown(world, capsys):
+    flags = ("--policy-url", world.endpoint.url, "--policy-key-env", KEY_NAME)
+    done = world.check(capsys, *flags, "--policy-model", "parrot", mentor_model="parrot")
+    assert done.code == 1
+    for name in ("model", "collapse"):
+        assert "xxx" in done.at[name]["found"]
+        assert KEY[:8] not in done.at[name]["found"]
+
+
+def test_a_policy_that_is_not_served_fails_and_its_flags_are_named(world, capsys):
+    done = world.check(capsys, "--policy-url", world.endpoint.url, "--policy-model", "nobody")
+    assert done.code == 1
+    assert "The model nobody does not exist" in done.at["collapse"]["found"]
+    assert "--policy-model" in done.at["collapse"]["fix"]
+    assert done.at["replies"]["level"] == "ok"
 
 
 # A command that is used wrongly

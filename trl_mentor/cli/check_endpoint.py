@@ -11,7 +11,8 @@ from typing import Any
 
 import openai
 
-from trl_mentor.backends.endpoint import PLACEHOLDER_KEY, own_headers, read_key
+from trl_mentor.backends.endpoint import read_key
+from trl_mentor.cli.check_client import guarded_client, reason
 from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import build_backend
@@ -101,16 +102,13 @@ def check_model(setup: Setup, listings: Sequence[Listing]) -> Finding:
 
 def list_models(url: str, key: str) -> Listing:
     """Ask an endpoint for its models."""
-    with openai.OpenAI(
-        api_key=key, base_url=url, max_retries=0, timeout=_LISTING_SECONDS, default_headers=own_headers(key)
-    ) as client:
+    with guarded_client(url, key, timeout=_LISTING_SECONDS) as client:
         answer = outcome_of(lambda: client.models.with_raw_response.list())
     if isinstance(answer, openai.APIStatusError):
         return _listing(url, answer.status_code, answer.response.headers, answer.response.text)
     if isinstance(answer, Exception):
         fix = "start the server, or correct host, port and scheme of the URL"
-        reason = f"{describe(answer)} {answer.__cause__ or ''}".strip()
-        return Listing(url, problem=f"cannot be reached: {_without(key, reason)}", fix=fix)
+        return Listing(url, problem=f"cannot be reached: {reason(answer, key)}", fix=fix)
     return _listing(url, answer.status_code, answer.headers, answer.text)
 
 
@@ -164,10 +162,6 @@ def _key_name(setup: Setup) -> str | None:
         return "OPENAI_API_KEY"
     name: str | None = training.mentor_api_key_env
     return name
-
-
-def _without(key: str, text: str) -> str:
-    return text if key == PLACEHOLDER_KEY or len(key) < 8 else text.replace(key, "[key]")
 
 
 def _close(backend: Any) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 
 import openai
 
-from trl_mentor.backends.endpoint import own_headers, read_key
+from trl_mentor.backends.endpoint import read_key
 from trl_mentor.causes import check_routes, format_columns
+from trl_mentor.cli.check_client import guarded_client, reason
 from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped, warn
 from trl_mentor.cli.check_scoring import RewardError, Scored, completion_for, reward_name, score, success_rule
 from trl_mentor.collapse import SuccessRule, group_states
+from trl_mentor.errors import BackendError
 from trl_mentor.group_reader import GroupReader, Member
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import CollapsedGroup, GroupState, Prompt, Route, Row
@@ -113,12 +115,13 @@ def _samples(setup: Setup, prompts: Sequence[Prompt]) -> list[Sample]:
     key = read_key(setup.options.policy_key_env)
     url = str(setup.options.policy_url)
     with (
-        openai.OpenAI(
-            api_key=key, base_url=url, max_retries=2, timeout=_CALL_SECONDS, default_headers=own_headers(key)
-        ) as client,
+        guarded_client(url, key, timeout=_CALL_SECONDS, max_retries=2) as client,
         ThreadPoolExecutor(AT_ONCE) as threads,
     ):
-        return list(threads.map(lambda prompt: _sample(setup, client, prompt), prompts))
+        samples = outcome_of(lambda: list(threads.map(lambda prompt: _sample(setup, client, prompt), prompts)))
+    if isinstance(samples, Exception):
+        raise BackendError(reason(samples, key))
+    return samples
 
 
 def _sample(setup: Setup, client: openai.OpenAI, prompt: Any) -> Sample:
