@@ -20,7 +20,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,11 @@ from chaos_world import Exercise, exercise
 from stub_server import fetch, spawned
 from tqdm import tqdm
 
-from trl_mentor import Mentor, OpenAIBackend, read_journal, tutorial
+from trl_mentor import Mentor, OpenAIBackend, read_journal
 from trl_mentor.journal import Journal
-from trl_mentor.records import Event, Guidance, HintOrigin, Intervention, RerollOutcome
+from trl_mentor.leak_gate import LeakGate
+from trl_mentor.records import CollapsedGroup, Event, Guidance, HintOrigin, Intervention, RerollOutcome
+from trl_mentor.templating import PromptTemplates
 
 HERE = Path(__file__).resolve().parent
 BATCH = 48
@@ -92,20 +94,14 @@ def caught(exceptions: list[str]) -> Iterator[None]:
         logging.getLogger("asyncio").removeHandler(handler)
 
 
-@contextmanager
-def planted(plant: str | None) -> Iterator[None]:
-    """With `gate`, no formal rule speaks against any hint; with `thread`, one thread ends with an exception."""
-    gate = tutorial.check_hint
-    if plant == "gate":
-        tutorial.check_hint = lambda *args, **kwargs: None
-    if plant == "thread":
-        thread = threading.Thread(target=lambda: 1 / 0)
-        thread.start()
-        thread.join()
-    try:
-        yield
-    finally:
-        tutorial.check_hint = gate
+class OpenGate(LeakGate):
+    """Lets everything pass."""
+
+    def objection(self, hint: str, group: CollapsedGroup) -> None:
+        """No rule speaks against any hint."""
+
+    def gives_away(self, text: str, group: CollapsedGroup) -> bool:
+        return False
 
 
 def chaos(interventions: int, seed: int, *, plant: str | None = None) -> dict[str, Any]:
@@ -118,14 +114,15 @@ def chaos(interventions: int, seed: int, *, plant: str | None = None) -> dict[st
         closing(Journal(Path(folder) / "journal.jsonl")) as journal,
     ):
         run = Run(journal, plant)
-        with caught(run.exceptions), planted(plant):
+        with caught(run.exceptions):
+            if plant == "thread":
+                ends = threading.Thread(target=lambda: 1 / 0)
+                ends.start()
+                ends.join()
             for domain in ("math", "code"):
                 _one_domain(run, domain, exercises, url)
         log = fetch(url, "log")
-        fallbacks = {
-            domain: Mentor(OpenAIBackend("stub", base_url=url), domain=domain).plan.fallback_hint
-            for domain in ("math", "code")
-        }
+        fallbacks = {domain: PromptTemplates(domain).fallback for domain in ("math", "code")}
         missing = unjournaled(run.guidances, read_journal(journal.path))
     bad = []
     for domain, fallback in fallbacks.items():
@@ -159,6 +156,8 @@ def _one_domain(run: Run, domain: str, exercises: dict[int, Exercise], url: str)
             pause_after=PAUSE_AFTER,
             pause_seconds=PAUSE_SECONDS,
         )
+        if run.plant == "gate":
+            mentor.plan = replace(mentor.plan, gate=OpenGate())
         for start in tqdm(range(0, len(numbers), BATCH), desc=domain):
             run.batch(mentor, numbers[start : start + BATCH], exercises)
             time.sleep(BETWEEN)

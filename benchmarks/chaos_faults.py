@@ -14,6 +14,7 @@ import json
 import random
 import socket
 import struct
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -25,6 +26,12 @@ from trl_mentor.quoting import read_blocks
 
 LATENCY = 0.01
 HANG = 30.0
+
+Fault = Callable[[bytes, asyncio.StreamWriter, random.Random], Awaitable[bool]]
+"""Answers with something else than the body of a good reply; whether the connection stays open."""
+
+OUTAGE_EVERY, OUTAGE_SECONDS = 800, 1.0
+"""After so many requests everything is refused for so long: the endpoint counts as down and later as up again."""
 
 Fault = Callable[[bytes, asyncio.StreamWriter, random.Random], Awaitable[bool]]
 """Answers with something else than the body of a good reply; whether the connection stays open."""
@@ -198,14 +205,18 @@ FAULTY = 0.3
 def chaos_player(seed: int) -> Player:
     """Answers each request with a fault or some reply, and writes down which."""
     asked_before: Counter[str] = Counter()
+    down_until = 0.0
 
     async def play(asked: Asked, writer: asyncio.StreamWriter, stub: Stub) -> bool:
+        nonlocal down_until
         text = json.dumps(asked.body, sort_keys=True)
         asked_before[text] += 1
         dice = random.Random(hashlib.sha256(f"{seed} {asked_before[text]} {text}".encode()).digest())
         number = number_in(text)
         kind, written, fault = _choose(asked.role, number, dice)
-        if len(stub.log) % OUTAGE_EVERY >= OUTAGE_EVERY - OUTAGE_FOR:
+        if len(stub.log) % OUTAGE_EVERY == OUTAGE_EVERY - 1:
+            down_until = time.monotonic() + OUTAGE_SECONDS
+        if time.monotonic() < down_until:
             kind, fault = "outage", _status(503)
         approves = asked.role == "judgment" and written.approves and (fault is None or kind in CARRY_THE_REPLY)
         drafts = read_blocks(prompt_of(asked.body), "draft")

@@ -21,9 +21,10 @@ FALLBACK = "Read the question again."
 GOOD_HINT = "Which quantity did you use twice?"
 
 
-def chaos(tmp_path: Path, *options: str) -> tuple[int, dict]:
+def chaos(tmp_path: Path, *options: str, interventions: int = 60) -> tuple[int, dict]:
     out = tmp_path / "chaos.json"
-    command = [sys.executable, str(BENCHMARKS / "chaos.py"), "--interventions", "60", "--json", str(out), *options]
+    command = [sys.executable, str(BENCHMARKS / "chaos.py"), "--interventions", str(interventions)]
+    command += ["--json", str(out), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert out.is_file(), done.stderr[-4000:]
     return done.returncode, json.loads(out.read_text())
@@ -39,16 +40,16 @@ def test_a_short_run_ends_without_exceptions_bad_hints_or_unjournaled_outcomes(t
 
 
 @pytest.mark.parametrize(
-    ("plant", "name"),
+    ("plant", "interventions", "name"),
     [
-        ("gate", "bad_hints_used"),
-        ("exception", "exceptions"),
-        ("thread", "exceptions"),
-        ("journal", "unjournaled"),
+        ("gate", 60, "bad_hints_used"),
+        ("exception", 12, "exceptions"),
+        ("thread", 12, "exceptions"),
+        ("journal", 12, "unjournaled"),
     ],
 )
-def test_what_is_planted_into_a_run_is_found(tmp_path, plant, name):
-    status, result = chaos(tmp_path, "--plant", plant)
+def test_what_is_planted_into_a_run_is_found(tmp_path, plant, interventions, name):
+    status, result = chaos(tmp_path, "--plant", plant, interventions=interventions)
     assert status == 1
     assert result[name] > 0
     assert result["wrong"]
