@@ -35,7 +35,7 @@ _WRAPPERS = (
 )
 
 _VERDICT_WORD = re.compile("verdict", re.IGNORECASE)
-_VERDICT_FIELD = re.compile(r"verdict[\"'*_`]*[ \t]*[:=\uff1a]", re.IGNORECASE)
+_VERDICT_FIELD = re.compile(r"verdict[\\\"'*_`]*[ \t]*[:=\uff1a]", re.IGNORECASE)
 _LOW_WORD = re.compile(r"\bLOW\b")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 
