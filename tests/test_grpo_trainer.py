@@ -182,7 +182,10 @@ def test_a_mentor_that_always_raises_never_stops_training(tmp_path):
         raise OSError("connection refused")
 
     trainer = tiny.trained(
-        tmp_path, mentor=Mentor(ScriptedBackend(down)), reward=tiny.HardRowsFail(rerolls=False), max_steps=2
+        tmp_path,
+        mentor=Mentor(ScriptedBackend(down), pause_after=99),
+        reward=tiny.HardRowsFail(rerolls=False),
+        max_steps=2,
     )
     assert trainer.state.global_step == 2
     assert {item.guidance.origin for item in read_journal(tmp_path)} == {HintOrigin.FAILED}

@@ -47,7 +47,8 @@ class PlanInputs:
     collapsed_groups: int | None = None
     """If given, exactly this many groups collapse in every batch, whatever `collapse_share` says."""
     calls_per_group: float = field(
-        default=4.0, metadata={"help": "Mean calls to the mentor for one group: 3 at best, 9 at worst, not counting re-asks."}
+        default=4.0,
+        metadata={"help": "Mean calls to the mentor for one group: 3 at best, 9 at worst without re-asks."},
     )
     prompt_tokens_per_call: float = field(
         default=1500.0, metadata={"help": "Mean tokens that the mentor reads in a call."}
