@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from trl_mentor.leak_gate import LeakGate
 from trl_mentor.records import Attempt, Call, CollapsedGroup, Guidance, HintOrigin, Intervention, RerollOutcome, Role
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -16,6 +17,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 from chaos_checks import bad_hints, unjournaled  # noqa: E402
 from chaos_world import exercise, number_in  # noqa: E402
+from stub_server import GOOD  # noqa: E402
 
 FALLBACK = "Read the question again."
 GOOD_HINT = "Which quantity did you use twice?"
@@ -87,6 +89,17 @@ def test_every_planted_leak_is_found_also_with_other_layout(number):
     for leak in exercise(number).leaks:
         for hint in (leak, f"  Look:\n{leak.upper()} Now you."):
             assert found(guidance(hint), approval(number, hint), number=number) != []
+
+
+def test_the_gate_refuses_every_planted_leak_and_no_good_reply():
+    missed, refused = [], []
+    for number in range(120):
+        made = exercise(number)
+        gate, group = LeakGate(made.domain), made.group(0)
+        missed += [(number, leak) for leak in made.leaks if gate.objection(leak, group) is None]
+        hints = (GOOD["generation"], json.loads(GOOD["repair"])["hint"])
+        refused += [(number, hint) for hint in hints if gate.objection(hint, group) is not None]
+    assert (missed, refused) == ([], [])
 
 
 @pytest.mark.parametrize(
