@@ -32,11 +32,10 @@ class Mentor:
 
     It asks for one diagnosis per group, then makes up to `max_retry` attempts of one draft and at most `max_refine`
     reviews with a repair between each two: at best 3 calls, with the defaults at worst 9, and once more for each reply
-    that cannot be read. `attempt_budget` is in
-    characters; `call_timeout` bounds one call and `deadline` one whole `guide`, in seconds. `fallback_hint` replaces
-    the domain's fixed hint, `leak_rule` is asked about every hint after the domain's own rules. Several backends share
-    the work and stand in for each other; one that failed `pause_after` times in a row is left alone for
-    `pause_seconds`.
+    that cannot be read. `attempt_budget` is in characters; `call_timeout` bounds one call and `deadline` one whole
+    `guide`, in seconds. `fallback_hint` replaces the domain's fixed hint, `leak_rule` is asked about every hint after
+    the domain's own rules. Several backends share the work and stand in for each other; one that failed `pause_after`
+    times in a row is left alone for `pause_seconds`.
 
     Groups are taken most promising first, for where `deadline` or `budget` do not reach for all. `budget` limits
     `batch_calls`, `batch_tokens`, `batch_cost` in one `guide` and `run_calls`, `run_tokens`, `run_cost` over all of
