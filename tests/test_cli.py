@@ -207,16 +207,35 @@ def shown(record) -> str:
     return console.file.getvalue()
 
 
+def test_the_cause_and_what_the_verifier_said_are_shown():
+    printed = shown(intervention())
+    assert "format: the form of the answer failed" in printed
+    assert "no answer was found" in printed
+    assert "expected 4" in printed
+
+
+def test_a_reply_from_the_cache_is_shown_as_such_and_not_billed():
+    record = intervention()
+    calls = tuple(replace(call, replayed=True) for call in record.guidance.calls)
+    printed = shown(replace(record, guidance=replace(record.guidance, calls=calls)))
+    assert printed.count("replayed from the cache") == 2
+    (total,) = [line for line in printed.splitlines() if " all " in line and "0.00" not in line and "│" in line]
+    assert "100" not in total
+
+
 def test_hostile_text_is_neither_markup_nor_a_terminal_escape():
     record = intervention(text=HOSTILE)
     guidance = replace(record.guidance, hint=HOSTILE, diagnosis=(HOSTILE,), reason=HOSTILE)
     calls = (replace(guidance.calls[0], error=HOSTILE),)
-    record = replace(record, strategy=HOSTILE, completions=(HOSTILE,), guidance=replace(guidance, calls=calls))
+    attempts = tuple(replace(attempt, feedback=HOSTILE) for attempt in record.group.attempts[:1])
+    group = replace(record.group, attempts=attempts, cause_detail=HOSTILE)
+    guidance = replace(guidance, calls=calls)
+    record = replace(record, strategy=HOSTILE, group=group, completions=(HOSTILE,), guidance=guidance)
     printed = shown(record)
     visible = (
         "[bold]x[/] [/nope] \\x1b[31m\\x1b]0;owned\\x07 \\x9b31m \\u202eabc \\ud800 \\x00 [link=http://evil]y[/link]"
     )
-    assert printed.count(visible) == 7
+    assert printed.count(visible) == 9
     assert not {"\x1b]", "\x9b", "\u202e", "\x00", "\ud800", "\x07"} & set(printed)
     assert "\x1b[31m\\" not in printed
     assert "\x1b]8" not in printed

@@ -15,6 +15,7 @@ from trl_mentor.journal import Journal
 from trl_mentor.records import (
     Attempt,
     Call,
+    Cause,
     CollapsedGroup,
     Draft,
     Event,
@@ -39,12 +40,24 @@ def intervention(step: int = 3, prompt: Prompt = "What is 2+2?", text: str = "It
         Draft("Count on your fingers.", Role.REPAIR, 1, Verdict(Quality.HIGH, "good", VerdictSource.JUDGE)),
         Draft("Never judged.", Role.REPAIR, 2),
     )
-    calls = (Call(Role.ATTRIBUTION, 0.5, Usage(100, 7)), Call(Role.JUDGMENT, 2.0, error="refused"))
+    usage = Usage(100, 7, 60, 3)
+    calls = (
+        Call(Role.ATTRIBUTION, 0.5, usage, thinking_chars=9, endpoint="http://a"),
+        Call(Role.JUDGMENT, 2.0, error="refused"),
+    )
     guidance = Guidance("Count.", HintOrigin.ACCEPTED, ("adds wrongly",), drafts, calls, 2.5, "first draft leaked")
     return Intervention(
         step=step,
         strategy="mentor",
-        group=CollapsedGroup("What is 2+2?", (Attempt(text, 0.0, True), Attempt("6")), "4", prompt, 5),
+        group=CollapsedGroup(
+            "What is 2+2?",
+            (Attempt(text, 0.0, True, "expected 4"), Attempt("6")),
+            "4",
+            prompt,
+            5,
+            Cause.FORMAT,
+            "no answer was found",
+        ),
         guidance=guidance,
         outcome=RerollOutcome.RESCUED,
         completions=("4", "5"),

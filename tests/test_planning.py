@@ -240,6 +240,17 @@ def run(tmp_path_factory):
     return out, trainer
 
 
+def test_groups_that_were_skipped_for_their_cause_are_no_load(tmp_path, capsys):
+    routes = {"duplicates": "mentor", "cut_off": "skip"}
+    trainer = tiny.trained(tmp_path, max_steps=4, save_strategy="steps", save_steps=4, mentor_routes=routes)
+    capsys.readouterr()
+    assert main(["plan", "--from-run", str(tmp_path), "--json"]) == 0
+    share = json.loads(capsys.readouterr().out)["inputs"]["collapse_share"]
+    totals = trainer.mentor_totals
+    assert 0 < totals.not_asked < totals.collapsed
+    assert share == (totals.collapsed - totals.not_asked) / totals.groups
+
+
 def test_plan_reads_its_figures_off_a_run(run, capsys):
     out, trainer = run
     assert main(["plan", "--from-run", str(out), "--json"]) == 0
