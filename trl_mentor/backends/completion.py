@@ -7,23 +7,24 @@ from trl_mentor.records import Reply, Usage
 
 
 def read_reply(completion: object) -> Reply:
-    """The first choice of a chat completion, or `BackendError` if there is none."""
-    choices = getattr(completion, "choices", None)
-    message = getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
-    if message is None:
+    """The first choice of a chat completion, given as parsed JSON, or `BackendError` if there is none."""
+    choices = _field(completion, "choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = _field(choice, "message")
+    if not isinstance(message, dict):
         raise BackendError(
             "the endpoint's answer holds no chat completion; check that base_url is the root of its API"
         )
-    content = getattr(message, "content", None)
+    content = message.get("content")
     if content is not None and not isinstance(content, str):
         raise BackendError(f"the endpoint's reply has content of type {type(content).__name__}; expected text")
-    truncated = getattr(choices[0], "finish_reason", None) == "length" if choices else False
-    return Reply(content or "", _usage(getattr(completion, "usage", None)), truncated, thinking=_thinking(message))
+    truncated = _field(choice, "finish_reason") == "length"
+    return Reply(content or "", _usage(_field(completion, "usage")), truncated, thinking=_thinking(message))
 
 
 def _thinking(message: object) -> str:
     """Servers that take thinking out of the content return it under one of two names."""
-    found = [getattr(message, name, None) for name in ("reasoning_content", "reasoning")]
+    found = [_field(message, name) for name in ("reasoning_content", "reasoning")]
     return next((text for text in found if isinstance(text, str) and text), "")
 
 
@@ -39,4 +40,4 @@ def _usage(usage: object) -> Usage:
 
 
 def _field(record: object, name: str) -> object:
-    return record.get(name) if isinstance(record, dict) else getattr(record, name, None)
+    return record.get(name) if isinstance(record, dict) else None

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import openai
-from openai.types.chat import ChatCompletion
 
 from trl_mentor.backends.completion import read_reply
 from trl_mentor.backends.endpoint import (
@@ -202,7 +201,7 @@ class OpenAIBackend:
             return await self._client.post(
                 "/chat/completions",
                 body={**asked, limit: self._settings["max_tokens"], **body},
-                cast_to=ChatCompletion,
+                cast_to=object,
                 options={"timeout": max(deadline - time.monotonic(), 0.001)},
             )
 
