@@ -3,7 +3,7 @@
     python benchmarks/leak_gate.py [--json] [--split tune] [--write]
 
 Two measures: precision and recall on the labelled pairs of `tests/data/leak_pairs.jsonl`, of which the rules were
-tuned on one half alone; and what the gate refuses of 456 hints that people wrote for competition problems, if the package
+tuned on one half alone; and what the gate refuses of 456 hints that people wrote for competition problems, if
 `champ-dataset` is installed (its texts stay where they are: ids and counts are kept). `--write` stores the result.
 """
 

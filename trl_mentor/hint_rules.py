@@ -35,6 +35,8 @@ _SAYS = _words(
     " leaves leaving makes comes works turns leads total totals totaling sums amounts evaluates 是 为"
 )
 _BETWEEN = _words(": ( [ \" ' ` * _ to exactly simply just therefore thus")
+_ENDS = _words("left end ends ended finish wind")
+_SO = _words("so hence thus therefore")
 _SUMS_UP = _words("left altogether total")  # "8 left", but not "8 to the left"
 _PLACE = _words("the to on from its")
 _LABELS = _words(
@@ -156,7 +158,9 @@ def _states(hint: tuple[str, ...], question: str, at: int, end: int) -> bool:
         verb -= 1
     verb -= hint[max(0, verb - 1) : verb + 1] == ("total", "of") or hint[verb] == "out"
     counts = hint[max(0, verb) : at] == ("are", "exactly")
-    if verb < 0 or not (hint[verb] in _SAYS or counts):
+    remains = hint[max(0, verb)] == "with" and not _ENDS.isdisjoint(hint[max(0, verb - 2) : verb])
+    concludes = following in ((), (".",), ("!",)) and not _SO.isdisjoint(hint[max(0, at - 2) : at])
+    if verb < 0 or not (hint[verb] in _SAYS or counts or remains or concludes):
         return _sums_up(hint, question, at, end)
     left = max(0, verb - 1)
     while left > max(0, verb - 6) and not _is_word(hint[left - 1]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from trl_mentor.domains import LeakRule, rules_of
 from trl_mentor.hint_rules import HintLimits, check_hint, gives_away
@@ -10,6 +11,7 @@ from trl_mentor.mentor_pool import outcome_of
 from trl_mentor.records import CollapsedGroup
 
 OWN_RULE = "A rule of this training refuses the hint: change what it gives away, and keep to one idea."
+UNDECIDED = "A rule could not tell whether the hint gives the answer away: write it in plainer words."
 WITHHELD = (
     "The reviewer's critique is withheld because it gives the answer away. Make the hint tell less than it does."
 )
@@ -35,8 +37,11 @@ class LeakGate:
         return found or self._domain_objection(text, group) is not None
 
     def _domain_objection(self, text: str, group: CollapsedGroup) -> str | None:
-        objections = (rule(text, group) for rule in rules_of(self.domain))
-        return next((objection for objection in objections if objection is not None), None)
+        for rule in rules_of(self.domain):
+            said = outcome_of(partial(rule, text, group))
+            if said is not None:
+                return UNDECIDED if isinstance(said, Exception) else said
+        return None
 
     def _own_objection(self, hint: str, group: CollapsedGroup) -> str | None:
         if self.own_rule is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 
 from trl_mentor.answer_forms import in_digits
@@ -32,11 +33,13 @@ _SUBSTITUTES = [
         (r"\\[dt]binom(?![a-z])", r"\\binom"),
         (r"\\(?:approx|equiv|implies|Rightarrow|iff|to)(?![a-z])|[\u2248\u21d2\u2192]", "="),
         (r"\b(\d+) (?:choose|over) (\d+)\b(?! of)", r"\\binom{\1}{\2}"),
-        (r"\b(?:the )?square root of (\d+)\b|\bsqrt\s?\(?(\d+)\)?", r"\\sqrt{\1\2}"),
+        (r"\b(?:the )?square root of (\d+)\b|(?<![\\\w])sqrt\s?\(?(\d+)\)?", r"\\sqrt{\1\2}"),
         (r"\bhalf (?:of )?(?=\d)", "1/2*"),
         (r"\b(?:twice|double) (?=\d)", "2*"),
         (r"\b(\d+/\d+) of (?:the )?(?=\d)", r"(\1)*"),
+        (r"(\d)\s?(?:per ?cent|(?:per|in a|out of a|out of one|out of) (?:hundred|100))\b", r"\1%"),
         (r"(\d)\\?% of (?=\d)", r"\1/100*"),
+        (r"\b(\d+) (?:out of|of every|in every) (?:the )?(\d+)\b", r"\1/\2"),
         (r"\bproduct of (\d+) and (\d+)\b", r"\1*\2"),
         (r"\bsum of (\d+) and (\d+)\b", r"\1+\2"),
         (r"\b(?:difference (?:of|between)) (\d+) and (\d+)\b", r"\1-\2"),
@@ -65,11 +68,14 @@ _COMMAND = (
     r"\\(?:frac|sqrt|binom|cdot|pi|pm|infty|ln|log|sin|cos|tan|cot|sec|csc|exp|arcsin|arccos|arctan)(?![A-Za-z])"
 )
 _RUN = re.compile(
-    rf"(?:{_COMMAND}|\d+(?:[.,]\d+)*|[-+/^!()\[\]{{}}%|_ ]|\\%|(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])){{1,{_LONG * 3}}}"
+    rf"(?>{_COMMAND}|\d++(?:[.,]\d++)*+|"
+    rf"[-+/^!()\[\]{{}}%|_ ]|\\%|(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])){{1,{_LONG * 3}}}+"
 )
+_EQUATION = re.compile(f"({_RUN.pattern})=({_RUN.pattern})")
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _OPERATES = re.compile(r"[-+/^!%]|\\|[A-Za-z(]")
 _EXPONENT = re.compile(r"\^\s?(?:\{([^{}]*)\}|([^{}\s]))")
+_TOWER = re.compile(r"\^\s?(?:\{[^{}]*\}|[^{}\s]\w*)\s?\^")
 _BINOMIAL = re.compile(r"\\binom\s?(?:\{(\d{1,2})\}\s?\{(\d{1,2})\}|(\d)\s?(\d))")
 _LEADS = re.compile(
     r"(?:=|\b(?:is|are|be|equals?|gives?|get|yields?|obtain|becomes?|makes?|namely|compute|evaluate|"
@@ -91,7 +97,8 @@ class Candidate:
 def candidates(text: str) -> list[Candidate]:
     """The distinct expressions of a text, at most `MOST`: no bare whole numbers, nothing that is costly."""
     found: dict[str, bool] = {}
-    for expression, leads in _expressions(rewritten(text)):
+    plain = rewritten(text)
+    for expression, leads in (*_equations(plain), *_expressions(plain)):
         if len(found) >= MOST:
             break
         if is_cheap(expression) and (not _PLAIN.fullmatch(expression) or "." in expression):
@@ -119,11 +126,20 @@ def is_cheap(expression: str) -> bool:
         return False
     if expression.count("\\binom") != len(_BINOMIAL.findall(expression)):
         return False
+    if _TOWER.search(expression):
+        return False
     exponents = ["".join(pair) for pair in _EXPONENT.findall(expression)]
     if len(exponents) != expression.count("^") or any(re.search(r"[!^]|\\(?!frac)", power) for power in exponents):
         return False
     sizes = [int(number) for power in exponents for number in re.findall(r"\d{1,9}", power)]
     return prod(max(1, size) for size in sizes) <= _POWER and _depth(expression) <= _DEEP
+
+
+def _equations(text: str) -> Iterator[tuple[str, bool]]:
+    for found in islice(_EQUATION.finditer(text.replace("$", " ")), MOST // 2):
+        left, right = (_balanced(side.strip(" ,_|")) for side in found.groups())
+        if left and right and is_cheap(left) and is_cheap(right):
+            yield f"{left} = {right}", False
 
 
 def _expressions(text: str) -> Iterator[tuple[str, bool]]:

@@ -22,7 +22,7 @@ _OURS = threading.local()
 def are_equal(left: str, right: str) -> bool:
     """Whether two LaTeX expressions or equations have the same value wherever they are looked at."""
     with _LOCK:
-        one, two = _parsed(left), _parsed(right)
+        one, two = _parsed(_without_percent(left)), _parsed(_without_percent(right))
         if one is None or two is None:
             return False
         if one.equation != two.equation or set(one.names) != set(two.names):
@@ -38,6 +38,11 @@ def value_of(expression: str) -> complex | None:
     with _LOCK:
         parsed = _parsed(expression)
     return parsed.values[0] if parsed is not None and not parsed.names and not parsed.equation else None
+
+
+def _without_percent(text: str) -> str:
+    """A bare percent sign begins a comment in LaTeX."""
+    return text.replace("\\%", "%").replace("%", "/100")
 
 
 class _Parsed:

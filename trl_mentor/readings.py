@@ -46,6 +46,7 @@ _ORDINAL = re.compile(
 _SPELLS = re.compile(r"\b(?:digits?|spell\w*|letters?)\b", re.IGNORECASE)
 _DIGIT_WORD = re.compile(rf"\b(?:{'|'.join(_DIGITS)})\b", re.IGNORECASE)
 _SPELLED_OUT = re.compile(r"(?<!\w)\w([-._/*~:|\u00b7 ])\w(?:\1\w)+(?!\w)")
+_BROKEN_WORD = re.compile(r"(?<=[^\W\d_]{2})[-*_.|\u00b7](?=[^\W\d_]{2})")
 _DIGIT_LIST = re.compile(r"(?<!\w)\d(?:(?:, ?|-| )?(?:and |then |and then )?\d)+(?!\w)")
 _READ = 4_000
 
@@ -56,6 +57,8 @@ def readings(text: str, question: str) -> Iterator[str]:
     if _RANK.search(question[:_READ]):
         plain = _ORDINAL.sub(_cardinal, plain)
     yield plain
+    if _BROKEN_WORD.search(plain):
+        yield _BROKEN_WORD.sub("", plain)
     joined = _SPELLED_OUT.sub(lambda run: run[0].replace(run[1], ""), plain)
     if _SPELLS.search(plain):
         in_digits = _DIGIT_WORD.sub(lambda word: str(_DIGITS.index(word[0].lower())), plain)
