@@ -33,6 +33,16 @@ JUDGED = {
 }
 """Every human hint that the gate refuses, and what reading it with its problem says."""
 
+FIRST_LOOKS = [
+    {"pairs": 178, "recall": 0.9318, "precision": 1.0},
+    {"pairs": 163, "recall": 0.8571, "precision": 0.96},
+]
+"""What the rules did on each half before anybody read its errors: the honest estimate for hints they never saw.
+
+The first half was added to the tuning pairs after its look. The errors of the second, `held_out`, were read after the
+look as well, and the kinds of most of them mended, so that its present figures are better than the estimate.
+"""
+
 
 def check(domain: str, question: str, answer: str, hint: str) -> tuple[str | None, float]:
     """What the gate says, and the milliseconds that it took."""
@@ -108,6 +118,7 @@ def main() -> int:
     }
     if options.split is None and importlib.util.find_spec("champ_dataset") is not None:
         result["human_hints"] = measure_human_hints()
+    result["first_looks"] = FIRST_LOOKS
     if options.write:
         RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=2) if options.json else _table(result))

@@ -80,6 +80,7 @@ def _forms(answer: str) -> Iterator[tuple[str, ...]]:
             yield from ((str(percent), "%"), (str(percent / 100),))
         if value is not None and (_is_unit(tokens[1:]) or (len(tokens) <= 3 and "".join(tokens[1:]).isalpha())):
             yield (str(value),)
+        yield from _one_number(tokens)
 
 
 def final_results(answer: str) -> list[str]:
@@ -98,6 +99,14 @@ def final_results(answer: str) -> list[str]:
 
 def _bounded(answer: str) -> str:
     return answer if len(answer) <= 2 * READ else f"{answer[:READ]}\n{answer[-READ:]}"
+
+
+def _one_number(tokens: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The number of a short answer in words that holds just one, such as `after 25 hours`."""
+    numbers = [token for token in tokens if _fraction(token) is not None]
+    words = [token for token in tokens if token.isalpha() and len(token) > 1]
+    if len(numbers) == 1 and 0 < len(words) == len(tokens) - 1 < 6 and _VARIABLES.isdisjoint(tokens):
+        yield (str(_fraction(numbers[0])),)
 
 
 def _is_unit(tokens: tuple[str, ...]) -> bool:

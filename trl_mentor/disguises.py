@@ -36,7 +36,7 @@ def is_disguised_in(hint: str, *, question: str, answer: str) -> bool:
 def holds_all_words(hint: str, *, question: str, answer: str) -> bool:
     """Whether all words of an answer of two to six words stand in the hint, in any order, and none in the question."""
     words, said = tokenize(answer[:200]), set(tokenize(hint[:_READ]))
-    if not 1 < len(words) <= 6 or not all(word.isalpha() and len(word) > 2 for word in words):
+    if not 1 < len(words) <= 6 or not all(word.isalpha() and len(word) > 1 for word in words):
         return False
     return said.issuperset(words) and set(tokenize(question[:_READ])).isdisjoint(words)
 
@@ -57,7 +57,7 @@ def _hidden_word(core: str, hint: str, question: str) -> bool:
 def _is(core: str, text: str) -> bool:
     text = " ".join(text.split()).casefold()
     core = core.casefold()
-    return core == text.strip(" .,;:!\"'$") or (len(core) >= 4 and core in text)
+    return re.search(rf"(?<![\w.]){re.escape(core)}(?!\w|\.\d)", text) is not None
 
 
 def _decoded(hint: str) -> Iterator[str]:

@@ -32,9 +32,10 @@ _DENSITY = 12  # characters per allowed word above which a hint is long even wit
 
 _SAYS = _words(
     "= ≈ approx equiv is be equals equal becomes gives yields get obtain answer result boxed option choice choose pick"
-    " leaves leaving makes comes works turns leads total totals totaling sums amounts evaluates 是 为"
+    " leaves leaving makes comes works turns simplifies reduces leads total totals totaling sums amounts"
+    " evaluates 是 为"
 )
-_BETWEEN = _words(": ( [ \" ' ` * _ to exactly simply just therefore thus")
+_BETWEEN = _words(": ( [ \" ' ` * _ to as exactly simply just therefore thus")
 _ENDS = _words("left end ends ended finish wind")
 _SO = _words("so hence thus therefore")
 _SUMS_UP = _words("left altogether total")  # "8 left", but not "8 to the left"

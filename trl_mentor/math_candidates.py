@@ -43,6 +43,8 @@ _SUBSTITUTES = [
         (r"\bproduct of (\d+) and (\d+)\b", r"\1*\2"),
         (r"\bsum of (\d+) and (\d+)\b", r"\1+\2"),
         (r"\b(?:difference (?:of|between)) (\d+) and (\d+)\b", r"\1-\2"),
+        (r"\badd (\d+) (?:to|and) (\d+)\b", r"\1+\2"),
+        (r"\bsubtract (\d+) from (\d+)\b", r"\2-\1"),
         (r"(\d) factorial\b", r"\1!"),
         (r"(\d) (?:times|multiplied by) (?=\d)", r"\1*"),
         (r"(\d) divided by (?=\d)", r"\1/"),

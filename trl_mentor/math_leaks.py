@@ -16,6 +16,7 @@ _LETTER = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])|\\pi")
 _WORD = re.compile(r"(?<!\\)(?<![A-Za-z\\])[A-Za-z]{2,}")
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _UNIT = re.compile(r"(?<=[\d}])\s?(?:[A-Za-z\u00b5]{1,12}\s?(?:/\s?[A-Za-z]{1,6})?(?:\^\{?[23]\}?)?)\s*$")
+_MEASURED = re.compile(r"(?:[a-z]{2,9}\s)?(-?\d+(?:\.\d+)?)\s(?:[A-Z]|[A-Za-z]{2,12}|[hms])")
 _DECIMALS = 3  # that a decimal needs to count as an approximation
 
 
@@ -50,7 +51,14 @@ def _targets(answer: str) -> Iterator[str]:
         text = re.sub(r"\\[()\[\]]|\$", "", text).strip()
         if _UNIT.search(text) and len(_LETTER.findall(text)) != len(re.findall(r"[A-Za-z]", text)):
             text = _UNIT.sub("", text)
-        if is_cheap(text) and not _WORD.search(text) and (re.search(r"\d|\\", text) or _LETTER.search(text)):
+        if numbered := _MEASURED.fullmatch(text):
+            yield numbered[1]
+        if (
+            "\\pm" not in text
+            and is_cheap(text)
+            and not _WORD.search(text)
+            and (re.search(r"\d|\\", text) or _LETTER.search(text))
+        ):
             yield text
 
 
