@@ -29,6 +29,8 @@ _NAME = r"(?:seed:)?(?:think(?:ing)?|thought|reasoning)"
 _THINKING_START = re.compile(rf"<{_NAME}>|\[THINK\]", re.IGNORECASE)
 _THINKING_END = re.compile(rf"</{_NAME}>|\[/THINK\]", re.IGNORECASE)
 
+_NO_ASCII_LETTER = {code: None for code in range(128) if not chr(code).isalnum()}
+
 # LaTeX that the model forgot to escape: in \frac and \times stand no form feed and no tab.
 _LATEX = re.compile(r'\\(?!["\\/]|u[0-9a-fA-F]{4}|n(?!eq|abla)|[bfrt](?![a-z]))')
 _ESCAPE = re.compile(rf'\\["\\/]|{_LATEX.pattern}')
@@ -123,6 +125,8 @@ def is_quoted(visible: str, messages: Sequence[Message]) -> bool:
 
 
 def _letters(text: str) -> str:
+    if text.isascii():  # as nearly every prompt is, and then twenty times as fast
+        return text.translate(_NO_ASCII_LETTER).lower()
     return re.sub(r"[\W_]+", "", text).casefold()
 
 
