@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from trl_mentor.leak_gate import LeakGate
+from trl_mentor.leaks.gate import LeakGate
 from trl_mentor.records import CollapsedGroup
 
 PAIRS = Path(__file__).parent.parent / "tests" / "data" / "leak_pairs.jsonl"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trl_mentor.leak_gate import LeakGate
+from trl_mentor.leaks.gate import LeakGate
 from trl_mentor.records import Attempt, Call, CollapsedGroup, Guidance, HintOrigin, Intervention, RerollOutcome, Role
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from trl_mentor import hint_rules
 from trl_mentor.errors import ConfigError
-from trl_mentor.hint_rules import (
+from trl_mentor.leaks import hint_rules
+from trl_mentor.leaks.hint_rules import (
     ANNOUNCES_RESULT,
     CODE,
     COPIES_SOLUTION,

@@ -12,16 +12,15 @@ from pathlib import Path
 import pytest
 import said
 
-from trl_mentor import domains, leak_gate
 from trl_mentor.assembly import shorter_hint
 from trl_mentor.backends.scripted import ScriptedBackend
-from trl_mentor.domains import rules_of
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import build_mentor
-from trl_mentor.hint_rules import HintLimits
-from trl_mentor.leak_gate import OWN_RULE, UNDECIDED, WITHHELD, LeakGate
-from trl_mentor.math_candidates import candidates, is_cheap
-from trl_mentor.math_equal import are_equal
+from trl_mentor.leaks.gate import OWN_RULE, UNDECIDED, WITHHELD, LeakGate
+from trl_mentor.leaks.hint_rules import HintLimits
+from trl_mentor.leaks.math_candidates import candidates, is_cheap
+from trl_mentor.leaks.math_equal import are_equal
+from trl_mentor.leaks.rules import rules_of
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Attempt, CollapsedGroup, Guidance, HintOrigin, Lesson, Quality, Role, VerdictSource
 from trl_mentor.settings import MentorArguments
@@ -177,7 +176,7 @@ def test_a_question_answered_by_what_it_says_itself_may_be_repeated():
 def test_critiques_of_the_gate_are_fixed_and_hold_no_answer():
     fixed = [
         value
-        for module in (domains, leak_gate)
+        for module in (rules, gate)
         for name, value in vars(module).items()
         if name.isupper() and isinstance(value, str)
     ]
@@ -223,7 +222,7 @@ def test_a_rule_whose_sentence_tells_the_answer_is_not_quoted():
 
 
 def test_a_domain_rule_that_raises_refuses_the_hint(monkeypatch):
-    monkeypatch.setattr(leak_gate, "rules_of", lambda domain: (break_down,))
+    monkeypatch.setattr(gate, "rules_of", lambda domain: (break_down,))
     assert LeakGate().objection(HINT, GROUP) == UNDECIDED
 
 

@@ -15,7 +15,7 @@ import said
 from trl_mentor.backends.scripted import ScriptedBackend
 from trl_mentor.calls import Caller
 from trl_mentor.errors import BackendError, ConfigError, TemplateError
-from trl_mentor.hint_rules import HintLimits
+from trl_mentor.leaks.hint_rules import HintLimits
 from trl_mentor.mentor import Ablation, Mentor
 from trl_mentor.mentor_pool import Clock
 from trl_mentor.records import Attempt, CollapsedGroup, HintOrigin, Quality, Reply, Role, Usage, VerdictSource

@@ -11,8 +11,8 @@ from typing import Any
 
 from trl_mentor.backends.base import Backend
 from trl_mentor.budget_limits import refuse_batch_limits
-from trl_mentor.domains import LeakRule
 from trl_mentor.errors import BackendError, ConfigError
+from trl_mentor.leaks.rules import LeakRule
 from trl_mentor.lesson_queue import LessonQueue
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Message, Reply, Role

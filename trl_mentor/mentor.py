@@ -10,12 +10,12 @@ from pathlib import Path
 from trl_mentor.backends.base import Backend
 from trl_mentor.budget import Allowance, Budget
 from trl_mentor.calls import Caller
-from trl_mentor.domains import LeakRule
 from trl_mentor.endpoints import Endpoints
 from trl_mentor.errors import ConfigError
 from trl_mentor.events import Events
-from trl_mentor.hint_rules import HintLimits
-from trl_mentor.leak_gate import LeakGate
+from trl_mentor.leaks.gate import LeakGate
+from trl_mentor.leaks.hint_rules import HintLimits
+from trl_mentor.leaks.rules import LeakRule
 from trl_mentor.mentor_pool import Clock, MentorPool, describe, outcome_of
 from trl_mentor.packing import check_budget
 from trl_mentor.priority import most_promising_first

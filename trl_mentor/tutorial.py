@@ -12,7 +12,7 @@ from trl_mentor.agents import ATTRIBUTION, GENERATION, JUDGMENT, REPAIR, Agent
 from trl_mentor.backends.base import Backend
 from trl_mentor.calls import Caller
 from trl_mentor.errors import BackendError, DoubtfulReplyError, EndpointPausedError, NotAskedError, ReplyError
-from trl_mentor.leak_gate import WITHHELD, LeakGate
+from trl_mentor.leaks.gate import WITHHELD, LeakGate
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.packing import pack_attempts, pack_feedback
 from trl_mentor.reask import ask_again, worth_asking_again

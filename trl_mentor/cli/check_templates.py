@@ -11,7 +11,7 @@ from trl_mentor.assembly import add_hint, question_text
 from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped, warn
 from trl_mentor.errors import ConfigError
 from trl_mentor.guards import context_length
-from trl_mentor.hint_rules import HintLimits
+from trl_mentor.leaks.hint_rules import HintLimits
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import Prompt, Role
 from trl_mentor.settings import StrategyKind

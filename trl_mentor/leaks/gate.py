@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
-from trl_mentor.domains import LeakRule, rules_of
-from trl_mentor.hint_rules import HintLimits, check_hint, gives_away
+from trl_mentor.leaks.hint_rules import HintLimits, check_hint, gives_away
+from trl_mentor.leaks.rules import LeakRule, rules_of
 from trl_mentor.mentor_pool import outcome_of
 from trl_mentor.records import CollapsedGroup
 

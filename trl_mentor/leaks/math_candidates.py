@@ -14,7 +14,7 @@ from itertools import islice
 from math import prod
 
 from trl_mentor.answer_forms import in_digits
-from trl_mentor.readings import folded
+from trl_mentor.leaks.readings import folded
 
 MOST = 24
 """Candidates that are looked at in one text."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from trl_mentor import code_leaks
-from trl_mentor.choices import names_choice
-from trl_mentor.disguises import holds_all_words, is_disguised_in
-from trl_mentor.hint_rules import CODE, COPIES_SOLUTION, GIVES_ANSWER, says_answer
-from trl_mentor.math_leaks import states_equal
-from trl_mentor.readings import folded, readings
+from trl_mentor.leaks import code
+from trl_mentor.leaks.choices import names_choice
+from trl_mentor.leaks.disguises import holds_all_words, is_disguised_in
+from trl_mentor.leaks.hint_rules import CODE, COPIES_SOLUTION, GIVES_ANSWER, says_answer
+from trl_mentor.leaks.math_leaks import states_equal
+from trl_mentor.leaks.readings import folded, readings
 from trl_mentor.records import CollapsedGroup
 
 LeakRule = Callable[[str, CollapsedGroup], str | None]
@@ -55,19 +55,19 @@ def singles_out(hint: str, group: CollapsedGroup) -> str | None:
 
 def copies_program(hint: str, group: CollapsedGroup) -> str | None:
     """Statements of the reference solution, whatever the variables are called."""
-    found = group.answer and code_leaks.copies_code(hint, question=group.question, answer=group.answer)
+    found = group.answer and code.copies_code(hint, question=group.question, answer=group.answer)
     return COPIES_SOLUTION if found else None
 
 
 def tells_output(hint: str, group: CollapsedGroup) -> str | None:
     """The expected result of a test that the question does not show."""
-    found = group.answer and code_leaks.tells_output(hint, question=group.question, answer=group.answer)
+    found = group.answer and code.tells_output(hint, question=group.question, answer=group.answer)
     return TELLS_OUTPUT if found else None
 
 
 def writes_pseudocode(hint: str, _: CollapsedGroup) -> str | None:
     """Statements line by line, in whatever language."""
-    return CODE if code_leaks.is_pseudocode(hint) else None
+    return CODE if code.is_pseudocode(hint) else None
 
 
 GENERAL: tuple[LeakRule, ...] = (spells_answer, singles_out, equals_answer)
