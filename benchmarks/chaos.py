@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from trl_mentor import Mentor, OpenAIBackend, read_journal
 from trl_mentor.journal import Journal
-from trl_mentor.leak_gate import LeakGate
+from trl_mentor.leaks.gate import LeakGate
 from trl_mentor.records import CollapsedGroup, Event, Guidance, HintOrigin, Intervention, RerollOutcome
 from trl_mentor.templating import PromptTemplates
 

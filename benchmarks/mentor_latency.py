@@ -40,7 +40,9 @@ WORDS = "rows seats price before after each total twice minus average left over 
 def group(number: int) -> CollapsedGroup:
     """A question with eight failed attempts of 1,200 characters, all of them its own."""
     dice = random.Random(number)
-    attempts = [" ".join(dice.choices(WORDS.split(), k=200)) + f", which makes {dice.randrange(10**5)}" for _ in range(8)]
+    attempts = [
+        " ".join(dice.choices(WORDS.split(), k=200)) + f", which makes {dice.randrange(10**5)}" for _ in range(8)
+    ]
     question = f"{' '.join(dice.choices(WORDS.split(), k=60))}: how many are there in case {number}?"
     return CollapsedGroup(
         question, tuple(Attempt(text, 0.0) for text in attempts), answer=str(dice.randrange(10**5, 10**6))

@@ -28,7 +28,7 @@ from transformers import TrainerCallback
 
 from trl_mentor import Mentor, MentorGRPOTrainer
 from trl_mentor.exchange import Exchange
-from trl_mentor.hint_rules import HintLimits
+from trl_mentor.leaks.hint_rules import HintLimits
 
 COLLECTIVES = (
     "all_gather",

@@ -16,6 +16,7 @@ from trl_mentor.assembly import shorter_hint
 from trl_mentor.backends.scripted import ScriptedBackend
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import build_mentor
+from trl_mentor.leaks import gate, rules
 from trl_mentor.leaks.gate import OWN_RULE, UNDECIDED, WITHHELD, LeakGate
 from trl_mentor.leaks.hint_rules import HintLimits
 from trl_mentor.leaks.math_candidates import candidates, is_cheap
