@@ -81,7 +81,7 @@ TORCH_FREE = 4
 """The highest layer that can be imported without torch."""
 
 HEAVY = {"accelerate", "datasets", "torch", "transformers", "trl"}
-THIRD_PARTY = {2: {"jinja2", "openai", "httpx"}, 3: {"pydantic"}}
+THIRD_PARTY = {2: {"jinja2", "aiohttp"}, 3: {"pydantic"}}
 """What layers 0-4 may import besides the standard library; layer 5 and up may import anything."""
 
 EXCEPTIONS = {

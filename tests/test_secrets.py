@@ -100,9 +100,8 @@ def logged():
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     root = logging.getLogger()
-    names = [
-        name for name in logging.root.manager.loggerDict if name.split(".")[0].startswith(("openai", "http", "trl_m"))
-    ]
+    ours = ("aiohttp", "asyncio", "trl_m")
+    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0].startswith(ours)]
     levels = {name: logging.getLogger(name).level for name in names} | {"": root.level}
     for name in levels:
         logging.getLogger(name).setLevel(logging.DEBUG)

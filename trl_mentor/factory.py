@@ -150,7 +150,7 @@ def build_backend(settings: MentorArguments, *, is_main: bool = True, device: st
 def build_backends(settings: MentorArguments, *, is_main: bool = True, device: str | None = None) -> list[Backend]:
     """The backends that the settings describe: one for each endpoint that they name, or one local model.
 
-    The SDK is imported here and only if it is asked for.
+    What a backend needs is imported here and only if it is asked for.
     """
     if settings.mentor_model is not None and settings.mentor_backend == BackendKind.OPENAI:
         from trl_mentor.backends.openai import OpenAIBackend

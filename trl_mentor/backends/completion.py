@@ -8,8 +8,7 @@ from trl_mentor.records import Reply, Usage
 
 def read_reply(completion: object) -> Reply:
     """The first choice of a chat completion, given as parsed JSON, or `BackendError` if there is none."""
-    choices = _field(completion, "choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
+    choice = _first_choice(completion)
     message = _field(choice, "message")
     if not isinstance(message, dict):
         raise BackendError(
@@ -20,6 +19,20 @@ def read_reply(completion: object) -> Reply:
         raise BackendError(f"the endpoint's reply has content of type {type(content).__name__}; expected text")
     truncated = _field(choice, "finish_reason") == "length"
     return Reply(content or "", _usage(_field(completion, "usage")), truncated, thinking=_thinking(message))
+
+
+def read_plain_reply(completion: object) -> Reply:
+    """The same of a completion that continues a text."""
+    choice = _first_choice(completion)
+    text = _field(choice, "text")
+    if not isinstance(text, str):
+        raise BackendError("the endpoint's answer holds no completion; check that base_url is the root of its API")
+    return Reply(text, _usage(_field(completion, "usage")), _field(choice, "finish_reason") == "length")
+
+
+def _first_choice(completion: object) -> object:
+    choices = _field(completion, "choices")
+    return choices[0] if isinstance(choices, list) and choices else None
 
 
 def _thinking(message: object) -> str:

@@ -1,4 +1,4 @@
-"""What a mentor endpoint may be told: its settings checked, its key read, nothing else from the environment."""
+"""What a mentor endpoint may be told: its settings checked, its key read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
-
-import openai
 
 from trl_mentor.errors import ConfigError
 
@@ -33,12 +31,16 @@ def read_key(name: str | None) -> str:
     return key
 
 
-def own_headers(key: str) -> dict[str, Any]:
-    """Headers that keep what the client takes from `OPENAI_*` variables away from an endpoint that is not OpenAI's."""
-    lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
-    ambient = [line.partition(":")[0].strip() for line in lines if ":" in line]
-    omitted = {name: openai.Omit() for name in ("OpenAI-Organization", "OpenAI-Project", *ambient)}
-    return {**omitted, "Authorization": f"Bearer {key}"}
+def root_of(base_url: str | None) -> str:
+    """The root of the API without a slash at the end; without `base_url` that of OpenAI, or `OPENAI_BASE_URL`."""
+    return (base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").rstrip("/")
+
+
+def billing_headers() -> dict[str, str]:
+    """Which organization and project of OpenAI's pay, where the variables of its own client say so."""
+    names = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
+    given = {header: os.environ.get(variable, "").strip() for header, variable in names.items()}
+    return {header: value for header, value in given.items() if value}
 
 
 def check_numbers(temperature: float, max_tokens: int, max_retries: int) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import openai
+import aiohttp
 
+from trl_mentor.backends.http_client import Answer
 from trl_mentor.errors import AccessDeniedError, BackendError, RequestRefusedError
+
+_SHOWN = 400
 
 _ABOUT_THE_REQUEST = frozenset({400, 413, 422})
 """Statuses that say nothing about other requests. 403 may, but then the endpoint refuses what the mentor is about."""
@@ -24,34 +28,63 @@ class Failure:
     kind: type[BackendError]
     text: str
     status: int | None = None
+    retry_after: str | None = None
+    lost: bool = False
+    """Whether it ended on the way to the endpoint or back."""
 
     def may_come_from_the_schema(self, *, accepted_before: bool) -> bool:
         """Whether the same request without `response_format` may succeed."""
         return self.status in _WITHOUT_SCHEMAS or (self.status == 500 and not accepted_before)
 
 
-def read_failure(error: Exception, *, model: str, key_name: str | None, hide: Callable[[str], str]) -> Failure:
-    """`key_name` is the variable that holds the key, None if none was sent; `hide` takes the key out of a text."""
-    if isinstance(error, openai.APIStatusError):
-        status = error.status_code
-        text = hide(f"answered HTTP {status}: {error.message}")  # before it is cut, or a part of the key is left
-        advice = hide(_advice(error, model, key_name))
-        kind = AccessDeniedError if status == 401 else BackendError
-        return Failure(
-            RequestRefusedError if status in _ABOUT_THE_REQUEST else kind,
-            f"{text[:400].rstrip()}{advice and f' ({advice})'}",
-            status,
-        )
-    if isinstance(error.__cause__, BackendError):
-        return Failure(BackendError, hide(str(error.__cause__)))
-    if isinstance(error, openai.APIConnectionError):
-        return Failure(BackendError, hide(f"could not be reached: {error} {error.__cause__ or ''}")[:400].rstrip())
-    kind = RequestRefusedError if isinstance(error, UnicodeEncodeError) else BackendError
-    return Failure(kind, hide(f"cannot be asked: {type(error).__name__}: {error}")[:400].rstrip())
+def refused(answer: Answer, *, model: str, key_name: str | None, hide: Callable[[str], str]) -> Failure:
+    """The failure that a status means.
+
+    `key_name` is the variable that holds the key, None if none was sent; `hide` takes the key out of a text.
+    """
+    status = answer.status
+    text = _cut(hide(f"answered HTTP {status}: {_message(answer)}"))
+    advice = hide(_advice(answer, model, key_name))
+    kind = AccessDeniedError if status == 401 else BackendError
+    return Failure(
+        RequestRefusedError if status in _ABOUT_THE_REQUEST else kind,
+        f"{text}{advice and f' ({advice})'}",
+        status,
+        answer.headers.get("Retry-After"),
+    )
 
 
-def _advice(error: openai.APIStatusError, model: str, key_name: str | None) -> str:
-    status = error.status_code
+def broken(error: Exception, *, hide: Callable[[str], str]) -> Failure:
+    """The failure that an error of the HTTP client means, or of reading the answer."""
+    if isinstance(error, BackendError):
+        return Failure(BackendError, _cut(hide(f"failed: {error}")))
+    name = type(error).__name__
+    if isinstance(error, ValueError):  # an address, too, that is none
+        kind = RequestRefusedError if isinstance(error, UnicodeEncodeError) else BackendError
+        return Failure(kind, _cut(hide(f"cannot be asked: {name}: {error}")))
+    if isinstance(error, aiohttp.ClientResponseError):
+        return Failure(BackendError, _cut(hide(f"gave no HTTP answer: {name}: {error.message}")), lost=True)
+    text = re.sub(r"//[^/\s]*@", "//", str(error))  # a proxy may have a password
+    return Failure(BackendError, _cut(hide(f"cannot be reached: {name}: {text}")), lost=True)
+
+
+def _cut(text: str) -> str:
+    """What is hidden has to be so before: of a key that is cut a part would be left."""
+    return text[:_SHOWN].rstrip()
+
+
+def _message(answer: Answer) -> str:
+    """What the body of an error says: OpenAI's `error.message`, or else all of it, with JSON's escapes undone."""
+    parsed = answer.parsed()
+    error = parsed.get("error") if isinstance(parsed, dict) else None
+    said = error.get("message") if isinstance(error, dict) else None
+    if isinstance(said, str) and said:
+        return said
+    return " ".join((answer.body.decode(errors="replace") if parsed is None else str(parsed)).split())
+
+
+def _advice(answer: Answer, model: str, key_name: str | None) -> str:
+    status = answer.status
     if status in (401, 403):
         if key_name is None:
             return "no key was sent; name the variable that holds it in api_key_env"
@@ -59,7 +92,7 @@ def _advice(error: openai.APIStatusError, model: str, key_name: str | None) -> s
     if status == 404:
         return f"base_url must be the root of the API, usually ending in /v1, and serve {model!r}"
     if 300 <= status < 400:
-        target = urlsplit(error.response.headers.get("location", ""))
+        target = urlsplit(answer.headers.get("Location", ""))
         shown = f"{target.scheme}://{target.hostname}" if target.hostname else "another path"
         return f"it redirects to {shown}; redirects are not followed, give the final address as base_url"
     return ""

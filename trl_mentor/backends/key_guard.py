@@ -8,14 +8,11 @@ import weakref
 from contextlib import suppress
 
 from trl_mentor.backends.endpoint import PLACEHOLDER_KEY
-from trl_mentor.backends.http_client import HTTPX
 
 _SHORTEST = 8
 """What is shorter is no secret but the "none" of a local server, and may be a part of ordinary words."""
 
-_CORE = HTTPX.__name__.replace("httpx", "httpcore")
-_PARTS = ("connection", "http11", "http2", "proxy", "socks")
-_LOGGERS = ["openai", "openai._base_client", HTTPX.__name__, _CORE, *(f"{_CORE}.{part}" for part in _PARTS)]
+_LOGGERS = ("aiohttp.client", "aiohttp.internal", "asyncio")
 
 
 class KeyGuard(logging.Filter):
@@ -30,7 +27,7 @@ class KeyGuard(logging.Filter):
         return text if self._key is None else self._key.sub("[key]", text)
 
     def guard_logs(self, owner: object) -> None:
-        """Take the key out of what the HTTP client logs, the headers of answers above all, while `owner` lives."""
+        """Take the key out of what the HTTP client logs, cookies that it cannot read for one, while `owner` lives."""
         for logger in map(logging.getLogger, _LOGGERS):
             logger.addFilter(self)
             weakref.finalize(owner, logger.removeFilter, self)

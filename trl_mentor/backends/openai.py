@@ -1,36 +1,28 @@
-"""A mentor behind any OpenAI-compatible chat endpoint, through the official client."""
+"""A mentor behind any OpenAI-compatible chat endpoint."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import openai
-
+from trl_mentor.backends.api import API
 from trl_mentor.backends.completion import read_reply
 from trl_mentor.backends.endpoint import (
-    PLACEHOLDER_KEY,
+    billing_headers,
     check_base_url,
     check_numbers,
     checked_body,
-    own_headers,
     read_key,
+    root_of,
     with_thinking,
 )
-from trl_mentor.backends.failures import Failure, read_failure
-from trl_mentor.backends.http_client import bounded_client
-from trl_mentor.backends.key_guard import KeyGuard
-from trl_mentor.backends.request_loop import RequestLoop
-from trl_mentor.backends.retry import retry_delay
+from trl_mentor.backends.failures import Failure
 from trl_mentor.backends.thinking import Thinking, checked_thinking
-from trl_mentor.backends.turns import Turns
-from trl_mentor.errors import BackendError, ConfigError
+from trl_mentor.errors import ConfigError
 from trl_mentor.records import Message, Reply, Role
 
 logger = logging.getLogger(__name__)
@@ -39,8 +31,8 @@ logger = logging.getLogger(__name__)
 class OpenAIBackend:
     """Asks `model` at `base_url`; safe to call from any number of threads.
 
-    `base_url` is the root of the API, usually ending in `/v1`; without it the client's default holds: OpenAI, or the
-    URL in `OPENAI_BASE_URL`. `api_key_env` is the name of the environment variable with the key; it defaults to
+    `base_url` is the root of the API, usually ending in `/v1`; without it that is OpenAI's, or the URL in
+    `OPENAI_BASE_URL`. `api_key_env` is the name of the environment variable with the key; it defaults to
     `OPENAI_API_KEY` only when `base_url` is not given. A `base_url` without `api_key_env` is sent a placeholder, and
     nothing from the `OPENAI_*` variables reaches it. The key is in no repr, pickle or error; pickles read it anew.
 
@@ -69,9 +61,10 @@ class OpenAIBackend:
     ) -> None:
         check_numbers(temperature, max_tokens, max_retries)
         check_base_url(base_url)
+        check_base_url(root_of(base_url))
         if not model:
             raise ConfigError("the mentor's model name is empty; give the name under which the endpoint serves it")
-        key = read_key("OPENAI_API_KEY" if base_url is None and api_key_env is None else api_key_env)
+        key_name = "OPENAI_API_KEY" if base_url is None and api_key_env is None else api_key_env
         self.model = model
         self._settings: dict[str, Any] = {
             "base_url": base_url,
@@ -82,19 +75,16 @@ class OpenAIBackend:
             "extra_body": checked_body(extra_body),
             "thinking": checked_thinking(thinking),
         }
-        self._guard = KeyGuard(key)
-        self._guard.guard_logs(self)
-        self._client = openai.AsyncOpenAI(
-            api_key=key,
-            base_url=base_url,
-            max_retries=0,
-            default_headers=own_headers(key) if base_url else None,
-            http_client=bounded_client(),
+        self._api = API(
+            root_of(base_url),
+            read_key(key_name),
+            model=model,
+            key_name=key_name,
+            max_retries=max_retries,
+            headers=billing_headers() if base_url is None else None,
         )
         # Whether a `response_format` was ever taken, and whether one was refused; only the request loop changes them.
         self._schemas_taken = self._schemas_refused = False
-        self._turns = Turns()
-        self._requests = RequestLoop(self._client.close)
 
     def __repr__(self) -> str:
         shown = {name: self._settings[name] for name in ("base_url", "api_key_env", "temperature", "max_tokens")}
@@ -108,7 +98,7 @@ class OpenAIBackend:
     @property
     def endpoint(self) -> str:
         """The root of the API, as logs and records name it."""
-        return str(self._client.base_url).rstrip("/")
+        return self._api.url
 
     @property
     def identity(self) -> str:
@@ -124,30 +114,11 @@ class OpenAIBackend:
         Raises `BackendError` if the request fails or is not complete by then. A reply without content has the text
         ""; the usage is 0 where the endpoint does not count.
         """
-        if timeout <= 0:
-            raise BackendError(f"no time left to ask {self.model!r}")
-        return self._requests.run(lambda: self._ask(messages, role, schema, timeout), timeout)
+        return self._api.run(lambda deadline: self._answer(messages, role, schema, deadline), timeout)
 
     def close(self) -> None:
         """End requests in flight and release the connections; later calls raise `BackendError`."""
-        self._requests.close()
-
-    async def _ask(
-        self, messages: Sequence[Message], role: Role, schema: Mapping[str, Any] | None, timeout: float
-    ) -> Reply:
-        deadline = time.monotonic() + timeout
-        failure: BackendError | None = None
-        try:
-            async with asyncio.timeout(timeout):
-                outcome = await self._answer(messages, role, schema, deadline)
-        except TimeoutError:
-            failure = BackendError(f"no complete reply from {self._client.base_url} within {timeout:.1f} s")
-        # Outside the except block: the client's errors hold the request and its headers.
-        if failure is not None:
-            raise failure
-        if isinstance(outcome, Failure):
-            raise outcome.kind(f"{self._client.base_url} {outcome.text}")
-        return outcome
+        self._api.close()
 
     async def _answer(
         self, messages: Sequence[Message], role: Role, schema: Mapping[str, Any] | None, deadline: float
@@ -156,15 +127,15 @@ class OpenAIBackend:
         thinks = self._settings["thinking"].get(role)
         body = with_thinking(self._settings["extra_body"], thinks)
         if schema is None or thinks or self._schemas_refused or "response_format" in body:
-            return await self._try_repeatedly(messages, body, deadline)
+            return await self._send(messages, body, deadline)
         form = {"type": "json_schema", "json_schema": {"name": role.value, "strict": True, "schema": dict(schema)}}
-        outcome = await self._try_repeatedly(messages, {**body, "response_format": form}, deadline)
+        outcome = await self._send(messages, {**body, "response_format": form}, deadline)
         if isinstance(outcome, Reply):
             self._schemas_taken = True
             return outcome
         if not outcome.may_come_from_the_schema(accepted_before=self._schemas_taken):
             return outcome
-        plain = await self._try_repeatedly(messages, body, deadline)
+        plain = await self._send(messages, body, deadline)
         if isinstance(plain, Reply) and not self._schemas_refused:
             self._schemas_refused = True
             logger.info(
@@ -174,38 +145,13 @@ class OpenAIBackend:
             )
         return plain
 
-    async def _try_repeatedly(
-        self, messages: Sequence[Message], body: Mapping[str, Any], deadline: float
-    ) -> Reply | Failure:
-        for attempt in range(self._settings["max_retries"] + 1):
-            try:
-                reply = read_reply(await self._send(messages, body, deadline))
-                return replace(reply, text=self._guard.hide(reply.text), thinking=self._guard.hide(reply.thinking))
-            # ValueError: a body that is not JSON, or messages that cannot be encoded.
-            except (openai.OpenAIError, ValueError, BackendError) as error:
-                failure = self._read_failure(error)
-                delay = retry_delay(error, attempt)
-            if delay is None or attempt == self._settings["max_retries"]:
-                break
-            if time.monotonic() + delay >= deadline:
-                return replace(failure, text=f"{failure.text}; a retry in {delay:.1f} s would come too late")
-            await asyncio.sleep(delay)
-        return failure
-
-    async def _send(self, messages: Sequence[Message], body: Mapping[str, Any], deadline: float) -> object:
+    async def _send(self, messages: Sequence[Message], body: Mapping[str, Any], deadline: float) -> Reply | Failure:
         # OpenAI's newer models refuse `max_tokens`; most other servers know nothing else.
         limit = "max_tokens" if self._settings["base_url"] else "max_completion_tokens"
         asked = {"model": self.model, "messages": list(messages), "temperature": self._settings["temperature"]}
-        async with self._turns.one():
-            # Not `chat.completions.create`, which checks every message against its types, for as long as all the rest.
-            return await self._client.post(
-                "/chat/completions",
-                body={**asked, limit: self._settings["max_tokens"], **body},
-                cast_to=object,
-                options={"timeout": max(deadline - time.monotonic(), 0.001)},
-            )
+        whole = {**asked, limit: self._settings["max_tokens"], **body}
+        return await self._api.post("/chat/completions", whole, self._read, deadline)
 
-    def _read_failure(self, error: Exception) -> Failure:
-        sent = self._client.api_key != PLACEHOLDER_KEY
-        key_name = self._settings["api_key_env"] or "OPENAI_API_KEY"
-        return read_failure(error, model=self.model, key_name=key_name if sent else None, hide=self._guard.hide)
+    def _read(self, completion: object) -> Reply:
+        reply = read_reply(completion)
+        return replace(reply, text=self._api.hide(reply.text), thinking=self._api.hide(reply.thinking))

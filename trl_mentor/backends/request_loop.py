@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
@@ -19,13 +20,17 @@ _GRACE = 5.0
 
 
 class RequestLoop:
-    """Begins with the first request; ends when it is closed or dropped, and then releases the connections."""
+    """Begins with the first request; ends when it is closed or dropped, and then releases the connections.
+
+    In a forked process it begins anew, as the thread stays with the parent.
+    """
 
     def __init__(self, close_client: Callable[[], Awaitable[None]]) -> None:
         self._close_client = close_client
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
         self._closed = False
 
     def run(self, request: Callable[[], Coroutine[Any, Any, T]], timeout: float) -> T:
@@ -47,17 +52,18 @@ class RequestLoop:
         with self._lock:
             loop, thread, self._closed, self._loop = self._loop, self._thread, True, None
         if loop is not None and thread is not None:
-            _end(loop, self._close_client)
-            thread.join(_GRACE)
+            _end(loop, self._close_client, self._process)
+            thread.join(_GRACE)  # at once in a forked process, where it does not run
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._closed:
             raise BackendError("the backend is closed")
-        if self._loop is None:
+        if self._loop is None or self._process != os.getpid():
+            self._process = os.getpid()
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=_serve, args=(self._loop,), name="mentor-requests", daemon=True)
             self._thread.start()
-            weakref.finalize(self, _end, self._loop, self._close_client)
+            weakref.finalize(self, _end, self._loop, self._close_client, self._process)
         return self._loop
 
 
@@ -69,7 +75,10 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _end(loop: asyncio.AbstractEventLoop, close_client: Callable[[], Awaitable[None]]) -> None:
+def _end(loop: asyncio.AbstractEventLoop, close_client: Callable[[], Awaitable[None]], process: int) -> None:
+    if process != os.getpid():
+        return  # a fork's copy: the loop is its parent's
+
     async def finish() -> None:
         try:
             others = asyncio.all_tasks() - {asyncio.current_task()}

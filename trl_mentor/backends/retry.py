@@ -7,9 +7,7 @@ import random
 import time
 from email.utils import parsedate_to_datetime
 
-import openai
-
-from trl_mentor.errors import BackendError
+from trl_mentor.backends.failures import Failure
 
 _RETRIED_STATUSES = frozenset({408, 409, 429})
 
@@ -17,16 +15,12 @@ _jitter = random.Random()
 """A generator of its own: the global one belongs to the training run."""
 
 
-def retry_delay(error: Exception, attempt: int) -> float | None:
+def retry_delay(failure: Failure, attempt: int) -> float | None:
     """Seconds to wait before the next try; None if trying again cannot help."""
-    wished: float | None = None
-    if isinstance(error, openai.APIStatusError):
-        status = error.status_code
-        if status not in _RETRIED_STATUSES and (status < 500 or status == 501):  # 501 is "not implemented"
-            return None
-        wished = _parse_retry_after(error.response.headers.get("retry-after"))
-    elif not isinstance(error, openai.APIConnectionError) or isinstance(error.__cause__, BackendError):
+    status = failure.status or 0
+    if not (failure.lost or status in _RETRIED_STATUSES or (status >= 500 and status != 501)):  # "not implemented"
         return None
+    wished = _parse_retry_after(failure.retry_after)
     delay = min(0.5 * 2**attempt, 8.0) if wished is None else wished
     return delay * (1 + 0.25 * _jitter.random())
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-import openai
-
-from trl_mentor.backends.endpoint import read_key
-from trl_mentor.cli.check_client import guarded_client, reason
+from trl_mentor.backends.api import API
+from trl_mentor.backends.endpoint import read_key, root_of
+from trl_mentor.backends.http_client import Answer
 from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import build_backend
@@ -102,34 +100,33 @@ def check_model(setup: Setup, listings: Sequence[Listing]) -> Finding:
 
 def list_models(url: str, key: str) -> Listing:
     """Ask an endpoint for its models."""
-    with guarded_client(url, key, timeout=_LISTING_SECONDS) as client:
-        answer = outcome_of(lambda: client.models.with_raw_response.list())
-    if isinstance(answer, openai.APIStatusError):
-        return _listing(url, answer.status_code, answer.response.headers, answer.response.text)
+    with closing(API(url, key)) as api:
+        answer = outcome_of(lambda: api.get("/models", timeout=_LISTING_SECONDS))
     if isinstance(answer, Exception):
         fix = "start the server, or correct host, port and scheme of the URL"
-        return Listing(url, problem=f"cannot be reached: {reason(answer, key)}", fix=fix)
-    return _listing(url, answer.status_code, answer.headers, answer.text)
+        return Listing(url, problem=str(answer).removeprefix(f"{url} "), fix=fix)
+    return _listing(url, answer)
 
 
-def _listing(url: str, status: int, headers: Mapping[str, str], body: str) -> Listing:
+def _listing(url: str, answer: Answer) -> Listing:
+    status = answer.status
     if status in (401, 403):
         fix = "name the variable with a valid key in mentor_api_key_env"
         return Listing(url, problem=f"refuses the key: HTTP {status}", fix=fix)
-    if "html" in headers.get("content-type", "") or body.lstrip()[:1] == "<":
+    if "html" in answer.headers.get("Content-Type", "") or answer.body.lstrip()[:1] == b"<":
         hint = "" if url.endswith("/v1") else f", probably {url}/v1"
         fix = f"give the root of the API as mentor_base_url, usually ending in /v1{hint}"
         return Listing(url, problem=f"answers HTTP {status} with HTML instead of JSON", fix=fix)
     if status != 200:
         return Listing(url)  # an optional route; the chat request tells
-    models = outcome_of(lambda: [str(entry["id"]) for entry in json.loads(body)["data"]])
+    listed: Any = answer.parsed()
+    models = outcome_of(lambda: [str(entry["id"]) for entry in listed["data"]])
     return Listing(url, models=None if isinstance(models, Exception) else models)
 
 
 def base_urls(setting: str | None) -> list[str]:
     """The endpoints that `mentor_base_url` names, without a slash at the end."""
-    given = setting or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-    return [url.strip().rstrip("/") for url in given.split(",") if url.strip()]
+    return [url.strip().rstrip("/") for url in (setting or root_of(None)).split(",") if url.strip()]
 
 
 def _ask_once(setup: Setup, url: str) -> tuple[Reply | Exception, float]:

@@ -5,33 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import closing
 from typing import Any
 
-import openai
-
+from trl_mentor.backends.api import API
+from trl_mentor.backends.completion import read_plain_reply, read_reply
 from trl_mentor.backends.endpoint import read_key
 from trl_mentor.causes import check_routes, format_columns
-from trl_mentor.cli.check_client import guarded_client, reason
 from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped, warn
 from trl_mentor.cli.check_scoring import RewardError, Scored, completion_for, reward_name, score, success_rule
 from trl_mentor.collapse import SuccessRule, group_states
-from trl_mentor.errors import BackendError
 from trl_mentor.group_reader import GroupReader, Member
 from trl_mentor.mentor_pool import describe, outcome_of
-from trl_mentor.records import CollapsedGroup, GroupState, Prompt, Route, Row
+from trl_mentor.records import CollapsedGroup, GroupState, Prompt, Reply, Route, Row
 from trl_mentor.settings import json_object
 
 AT_ONCE = 16
 _CALL_SECONDS = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One completion of the policy."""
-
-    text: str
-    truncated: bool
 
 
 def check_collapse(setup: Setup) -> tuple[Finding, CollapsedGroup | None]:
@@ -60,7 +50,7 @@ def check_collapse(setup: Setup) -> tuple[Finding, CollapsedGroup | None]:
 
 
 def _collapsed(
-    setup: Setup, rule: SuccessRule, states: Sequence[GroupState], samples: Sequence[Sample], scored: Scored
+    setup: Setup, rule: SuccessRule, states: Sequence[GroupState], samples: Sequence[Reply], scored: Scored
 ) -> list[CollapsedGroup]:
     """The groups that collapse, as the training would read them."""
     size, settings = setup.training.num_generations, setup.settings
@@ -78,13 +68,13 @@ def _collapsed(
     return groups
 
 
-def _row(prompt: Prompt, samples: Sequence[Sample], scored: Scored, number: int) -> Row:
+def _row(prompt: Prompt, samples: Sequence[Reply], scored: Scored, number: int) -> Row:
     completion = completion_for(prompt, samples[number].text)
     return Row([], [], completion, None, scored.rewards[number], scored.reported[number])
 
 
 def _counted(
-    states: Sequence[GroupState], groups: Sequence[CollapsedGroup], asked: int, samples: Sequence[Sample]
+    states: Sequence[GroupState], groups: Sequence[CollapsedGroup], asked: int, samples: Sequence[Reply]
 ) -> Finding:
     count, causes = Counter(states), Counter(group.cause.value for group in groups)
     collapsed = count[GroupState.COLLAPSED] / len(states)
@@ -111,29 +101,27 @@ def _counted(
     return ok("collapse", found, **figures)
 
 
-def _samples(setup: Setup, prompts: Sequence[Prompt]) -> list[Sample]:
-    key = read_key(setup.options.policy_key_env)
-    url = str(setup.options.policy_url)
-    with (
-        guarded_client(url, key, timeout=_CALL_SECONDS, max_retries=2) as client,
-        ThreadPoolExecutor(AT_ONCE) as threads,
-    ):
-        samples = outcome_of(lambda: list(threads.map(lambda prompt: _sample(setup, client, prompt), prompts)))
-    if isinstance(samples, Exception):
-        raise BackendError(reason(samples, key))
-    return samples
+def _samples(setup: Setup, prompts: Sequence[Prompt]) -> list[Reply]:
+    name = setup.options.policy_key_env
+    api = API(
+        str(setup.options.policy_url).rstrip("/"),
+        read_key(name),
+        model=str(setup.options.policy_model),
+        key_name=name,
+        max_retries=2,
+    )
+    with closing(api), ThreadPoolExecutor(AT_ONCE) as threads:
+        return list(threads.map(lambda prompt: _sample(setup, api, prompt), prompts))
 
 
-def _sample(setup: Setup, client: openai.OpenAI, prompt: Any) -> Sample:
-    training = setup.training
-    options: dict[str, Any] = {
+def _sample(setup: Setup, api: API, prompt: Any) -> Reply:
+    training, plain = setup.training, isinstance(prompt, str)
+    body: dict[str, Any] = {
         "model": str(setup.options.policy_model),
+        "prompt" if plain else "messages": prompt,
         "max_tokens": training.max_completion_length,
         "temperature": training.temperature,
         "top_p": training.top_p,
     }
-    if isinstance(prompt, str):
-        plain = client.completions.create(prompt=prompt, **options).choices[0]
-        return Sample(plain.text, plain.finish_reason == "length")
-    chat = client.chat.completions.create(messages=prompt, **options).choices[0]
-    return Sample(chat.message.content or "", chat.finish_reason == "length")
+    path, read = ("/completions", read_plain_reply) if plain else ("/chat/completions", read_reply)
+    return api.run(lambda deadline: api.post(path, body, read, deadline), _CALL_SECONDS)
