@@ -508,3 +508,14 @@ def test_a_phrase_that_names_a_misconception_gives_nothing_away(phrase):
 
 def test_a_phrase_that_is_a_short_answer_gives_it_away():
     assert gives_away("6", question="1 + 5 =", answer="6")
+
+
+def test_a_question_is_read_only_for_a_hint_that_holds_the_answer_or_copies_a_passage(monkeypatch):
+    read = []
+    monkeypatch.setattr(hint_rules, "question_words", lambda question: read.append(question) or "")
+    assert critique("What changes first, the price or the number of rows?", "1234") == ""
+    assert critique("What changes first?", PROOF) == ""
+    assert not read
+    assert GIVES_ANSWER in critique("Look for 1234 in it.", "1234")
+    assert COPIES_SOLUTION in critique(PROOF[:120], PROOF)
+    assert len(read) >= 2

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import random
 import time
 
 import pytest
 
+from trl_mentor import quoting
 from trl_mentor.errors import TemplateError
-from trl_mentor.quoting import BLOCK_NAMES, neutralise
+from trl_mentor.quoting import BLOCK_NAMES, clean_text, neutralise
 from trl_mentor.records import Role
 from trl_mentor.templating import MAX_SLOT_CHARS, PromptTemplates, read_blocks
 
@@ -235,6 +237,17 @@ def test_ordinary_code_is_shown_as_it_is():
     assert code in user_text(Role.ATTRIBUTION, attempts=(code,))
 
 
+def test_what_is_not_looked_through_holds_nothing_to_escape():
+    begins = {chr(code) for code in range(0x20000) if quoting._LOOKALIKE.match(f"{chr(code)}/question>")}
+    assert {char for char in begins if char.isascii()} == {"<"}
+    dice = random.Random(1)
+    parts = [chr(code) for code in range(128)] + ["amp;", "lt;", "#91;", "INST]", "|im_end|>", "/question>", "think>"]
+    for _ in range(5_000):
+        text = "".join(dice.choices(parts, k=12))
+        assert neutralise(text) == quoting._escaped_throughout(text)
+        assert neutralise(text) != text or clean_text(text) == text
+
+
 def test_nuls_and_lone_surrogates_become_replacement_characters():
     text = user_text(Role.ATTRIBUTION, question="a\x00b\ud800c")
     assert read_blocks(text, "question") == ["a\ufffdb\ufffdc"]
@@ -281,6 +294,24 @@ def test_a_user_may_add_a_domain(tmp_path):
     assert (templates.fallback, templates.format_hint) == ("Check the units.", PromptTemplates("general").format_hint)
     write(tmp_path, "physics/format.jinja", "Give the unit too.")
     assert PromptTemplates("physics", tmp_path).format_hint == "Give the unit too."
+
+
+def test_a_prompt_is_rendered_once_and_sees_what_stands_outside_its_blocks(tmp_path):
+    source = "{% set seen = namespace(times=0) %}{% block user %}{% set seen.times = seen.times + 1 %}"
+    write(tmp_path, "math/generation.jinja", source + "{{ question }}, seen {{ seen.times }} times{% endblock %}")
+    [message] = PromptTemplates("math", tmp_path).messages(Role.GENERATION, SLOTS)
+    assert message["content"].endswith("seen 1 times")
+
+
+def test_a_block_that_a_users_skeleton_requires_has_to_be_written(tmp_path):
+    write(tmp_path, "shared/skeleton.jinja", "{% block system required %}{% endblock %}{% block user %}{% endblock %}")
+    source = '{% extends "shared/skeleton.jinja" %}{% block user %}{{ question }}{% endblock %}'
+    write(tmp_path, "math/generation.jinja", source)
+    with pytest.raises(TemplateError, match=r"Required block 'system' not found"):
+        PromptTemplates("math", tmp_path)
+    write(tmp_path, "math/generation.jinja", source + "{% block system %}Be kind.{% endblock %}")
+    messages = PromptTemplates("math", tmp_path).messages(Role.GENERATION, SLOTS)
+    assert [message["content"] for message in messages] == ["Be kind.", SLOTS["question"]]
 
 
 @pytest.mark.parametrize("domain", ["poetry", "shared", "..", "", "math/../code"])

@@ -17,6 +17,7 @@ READ = 50_000
 
 _GROUPS = 64  # that are worked on at once, each by a thread of its own
 _DIGITS = 40  # longer numbers are compared as text
+_SHORT = 1_000  # characters of texts whose tokens are kept: as many as a hint has
 _SEVERAL = 16  # answers that are looked at one by one
 
 _DIGIT_WORDS = "one two three four five six seven eight nine"
@@ -118,6 +119,10 @@ def _is_unit(tokens: tuple[str, ...]) -> bool:
 
 def tokenize(text: str) -> tuple[str, ...]:
     """Words, symbols, and numbers by value, without layout; words of two letters or more are casefolded."""
+    return _tokens_again(text) if len(text) <= _SHORT else _tokens(text)
+
+
+def _tokens(text: str) -> tuple[str, ...]:
     if not text.isascii():
         # Character by character: normalising a whole string takes quadratic time on runs of combining marks.
         lowered = _RAISED.sub(lambda raised: f"^{raised[0]}", text.translate(_PLAIN))
@@ -133,6 +138,9 @@ def tokenize(text: str) -> tuple[str, ...]:
     return tuple(tokens)
 
 
+_tokens_again = lru_cache(maxsize=4 * _GROUPS)(_tokens)  # every rule asks for those of the same hint
+
+
 def in_digits(text: str) -> str:
     """The text with its number words as digits."""
     return _SPELLED_NUMBER.sub(lambda found: WORDS.get(found[0].casefold(), str(_worth(found[0].casefold()))), text)
@@ -144,16 +152,16 @@ def spaced(tokens: tuple[str, ...]) -> str:
 
 
 def _canonical(match: re.Match[str]) -> str:
-    top = match["top"] or match["top_digit"] or match["number"]
-    if top:
-        value = _fraction(top, match["bottom"] or match["bottom_digit"] or match["over"] or "1")
-        return match[0].replace(" ", "") if value is None else str(value)
+    if match.lastgroup is None:
+        name = match[0] if match[0] in _LAYOUT else match[0].removeprefix("\\")
+        name = _SAME.get(name, name)
+        return name if len(name) == 1 else name.casefold()
     if match["spelled"]:
         name = match[0].casefold()
         return name if name in WORDS else str(_worth(name))
-    name = match[0] if match[0] in _LAYOUT else match[0].removeprefix("\\")
-    name = _SAME.get(name, name)
-    return name if len(name) == 1 else name.casefold()
+    top = match["top"] or match["top_digit"] or match["number"]
+    value = _fraction(top, match["bottom"] or match["bottom_digit"] or match["over"] or "1")
+    return match[0].replace(" ", "") if value is None else str(value)
 
 
 def _worth(spelled: str) -> int:

@@ -100,7 +100,12 @@ def clean_text(text: str) -> str:
 
 def neutralise(text: str) -> str:
     """The text with everything that looks like the tag of a block, or like a control token, made harmless."""
+    if text.isascii() and not any(char in text for char in "<&[\0"):
+        return text  # as nearly every text is: each tag, token and entity begins with one of these
+    return _escaped_throughout(text)
 
+
+def _escaped_throughout(text: str) -> str:
     def escape(match: re.Match[str]) -> str:
         found = match[0]
         return f"&amp;{found[1:]}" if found.startswith("&") else f"&{_ENTITIES[found]};"

@@ -7,11 +7,12 @@ included, and may add domains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import jinja2
 from jinja2 import meta, nodes
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from trl_mentor.errors import TemplateError
@@ -21,6 +22,7 @@ from trl_mentor.records import Message, Role
 
 __all__ = ["SLOTS", "PromptTemplates", "Slot", "read_blocks"]
 
+Block = Callable[[Context], Iterator[str]]
 Slot = str | None | Sequence[str]
 """Value of a slot: a text, None (only `answer`, when it is not known), or texts (`attempts`, `feedback`, `diagnosis`).
 
@@ -57,6 +59,9 @@ _FULL_SAMPLE: Mapping[str, Slot] = {
     "critique": "sample-critique",
 }
 _BARE_SAMPLE: Mapping[str, Slot] = {**_FULL_SAMPLE, "answer": None, "attempts": (), "feedback": (), "diagnosis": ()}
+
+_PARTS = ("system", "user")
+"""The blocks that are messages."""
 
 _PACKAGED = Path(__file__).parent / "templates"
 _ERRORS = (
@@ -106,11 +111,8 @@ class PromptTemplates:
         template = self._templates[role]
         context = template.new_context({name: _quoted(slots[name]) for name in SLOTS[role]})
         try:
-            # Running the root fills in imports and inherited blocks; its own output is not used.
-            for _ in template.root_render_func(context):
-                pass
-            blocks = context.blocks
-            texts = {name: "".join(blocks[name][0](context)).strip() for name in ("system", "user") if name in blocks}
+            blocks = _filled(template, context)
+            texts = {name: "".join(blocks[name][0](context)).strip() for name in _PARTS if name in blocks}
         except _ERRORS as error:
             raise _failure(template.name, error) from error
         if not texts.get("user"):
@@ -149,12 +151,37 @@ class PromptTemplates:
         return text
 
     def _try_out(self, role: Role) -> None:
+        name = self._templates[role].name
+        try:  # as a whole, which is how Jinja2 finds blocks that are required and missing
+            self._templates[role].render({slot: _quoted(_BARE_SAMPLE[slot]) for slot in SLOTS[role]})
+        except _ERRORS as error:
+            raise _failure(name, error) from error
         self.messages(role, _BARE_SAMPLE)
         rendered = "\n".join(message["content"] for message in self.messages(role, _FULL_SAMPLE))
         missing = [slot for slot in _REQUIRED[role] if f"sample-{slot}" not in rendered]
         if missing:
-            name = self._templates[role].name
             raise TemplateError(f"template {name}: it does not show slot {', '.join(map(repr, missing))}; add it")
+
+
+def _filled(template: jinja2.Template, context: Context) -> Mapping[str, list[Block]]:
+    """The blocks of a template, own and inherited, once its root has filled in imports and ancestors.
+
+    The root would render the two blocks as well, so it finds silent ones in their place: rendering is slow.
+    """
+    blocks = context.blocks
+    for name in _PARTS:
+        blocks.setdefault(name, []).insert(0, _silent)
+    for _ in template.root_render_func(context):
+        pass
+    for name in _PARTS:
+        blocks[name].pop(0)
+        if not blocks[name]:
+            del blocks[name]
+    return blocks
+
+
+def _silent(_: Context) -> Iterator[str]:
+    return iter(())
 
 
 def _check_domain(domain: str, roots: Sequence[Path]) -> None:

@@ -57,7 +57,7 @@ def _hidden_word(core: str, hint: str, question: str) -> bool:
 def _is(core: str, text: str) -> bool:
     text = " ".join(text.split()).casefold()
     core = core.casefold()
-    return re.search(rf"(?<![\w.]){re.escape(core)}(?!\w|\.\d)", text) is not None
+    return core in text and re.search(rf"(?<![\w.]){re.escape(core)}(?!\w|\.\d)", text) is not None
 
 
 def _decoded(hint: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ in bounded text.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trl_mentor.answer_forms import READ, WORDS, answer_forms, question_words, spaced, tokenize
@@ -46,6 +47,8 @@ _LABELS = _words(
 _FACTOR = _words("/ ^ ! nd rd st th b i k n p q r t u x y z pi sqrt")
 _GOES_ON = _FACTOR | _words("+ - * _ ( a more less fewer hundred thousand million")
 _COMMON_WORDS = _words("yes no true false none a") | WORDS.keys()
+
+_WORD_FOR: dict[tuple[str, ...], str] = {(digit,): word for word, digit in WORDS.items()}
 
 _MARKUP = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]|<\|[^|<>\n]{1,40}\|>|</?(?:think|s)>")
 _BOX = re.compile(r"\\f?box|####")
@@ -94,16 +97,15 @@ def check_hint(hint: str, *, question: str, answer: str | None, limits: HintLimi
     if not any(map(str.isalnum, hint)):
         return EMPTY
     start = hint[: min(limits.max_words * _DENSITY, READ)]
-    said, known = tokenize(start), question_words(question)
-    forms = answer_forms(answer or "")
-    fresh = {passage for passage in _passages(said) if spaced(passage) not in known}
+    said, forms = tokenize(start), answer_forms(answer or "")
+    copied = _passages(said) & {passage for form in forms for passage in _passages(form)}
     relations = _RELATION.findall(_DEFINITIONS.sub("=", _BOUNDS.sub("", start)))
     steps = max(len(_STEP.findall(start)), len(relations))
     broken = {
         TOO_LONG: len(start) < len(hint) or len(hint.split()) > limits.max_words,
         NOT_TEXT: _MARKUP.search(start),
-        GIVES_ANSWER: any(_gives(said, known, form) for form in forms if len(form) < _PASSAGE),
-        COPIES_SOLUTION: any(fresh & _passages(form) for form in forms),
+        GIVES_ANSWER: _gives_any(said, question, forms),
+        COPIES_SOLUTION: any(spaced(passage) not in question_words(question) for passage in copied),
         ANNOUNCES_RESULT: _BOX.search(start) or _RESULT.search(spaced(said)),
         WORKED_OUT: steps > limits.max_steps,
         CODE: "```" in start or len(_CODE_LINE.findall(start)) > 1,
@@ -113,8 +115,7 @@ def check_hint(hint: str, *, question: str, answer: str | None, limits: HintLimi
 
 def says_answer(text: str, *, question: str, answer: str | None) -> bool:
     """Whether the text holds the answer, in any of its forms, where that is a leak."""
-    said, known = tokenize(text[:READ]), question_words(question)
-    return any(_gives(said, known, form) for form in answer_forms(answer or "") if len(form) < _PASSAGE)
+    return _gives_any(tokenize(text[:READ]), question, answer_forms(answer or ""))
 
 
 def gives_away(text: str, *, question: str, answer: str | None) -> bool:
@@ -124,14 +125,26 @@ def gives_away(text: str, *, question: str, answer: str | None) -> bool:
     return leaks or tokenize(text[:READ]) in set(answer_forms(answer or ""))
 
 
-def _gives(hint: tuple[str, ...], question: str, form: tuple[str, ...]) -> bool:
+def _gives_any(hint: tuple[str, ...], question: str, forms: Iterable[tuple[str, ...]]) -> bool:
+    """Whether one of the forms is given away; the question is read only if the hint holds one, which few hints do."""
+    held = [(form, places) for form in forms if len(form) < _PASSAGE and (places := _places(hint, form))]
+    return any(_gives(hint, question_words(question), form, places) for form, places in held)
+
+
+def _places(hint: tuple[str, ...], form: tuple[str, ...]) -> list[int]:
+    size, word = len(form), _WORD_FOR.get(form)
+    if form[0] not in hint and word not in hint:
+        return []
+    return [at for at in range(len(hint)) if hint[at : at + size] == form or hint[at] == word]
+
+
+def _gives(hint: tuple[str, ...], question: str, form: tuple[str, ...], places: list[int]) -> bool:
     """Short answers and those that stand in the question count only where the hint states them as a result.
 
     Short are single digits, texts of up to two characters and common words. A longer number that the question lacks
     counts wherever it is a number of its own, even as a known fact ("the 12 months of a year").
     """
     size, text = len(form), "".join(form)
-    places = [at for at in range(len(hint)) if hint[at : at + size] == form or (WORDS.get(hint[at]),) == form]
     short = len(text) <= (1 if text.isdecimal() else 2) or form[0] in _COMMON_WORDS
     if not short and spaced(form) not in question:
         number = size == 1 and text[-1].isdecimal()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from math import prod
 
@@ -110,7 +111,12 @@ def candidates(text: str) -> list[Candidate]:
 
 def rewritten(text: str) -> str:
     """The text with number words as digits, and words and signs for operations as LaTeX."""
-    text = in_digits(folded(text[:_READ]))
+    return _rewritten(text[:_READ])
+
+
+@lru_cache(maxsize=256)  # an answer is read for every hint, and a hint several times
+def _rewritten(text: str) -> str:
+    text = in_digits(folded(text))
     for pattern, by in _SUBSTITUTES:
         text = pattern.sub(by, text)
     return text
@@ -156,12 +162,15 @@ def _expressions(text: str) -> Iterator[tuple[str, bool]]:
 def _balanced(expression: str) -> str:
     """The expression without brackets at its ends that have no partner."""
     for _ in range(_DEEP):
+        before = expression
         for opening, closing in ("()", "[]", "{}"):
             extra = expression.count(opening) - expression.count(closing)
             if extra > 0 and expression[:1] == opening:
                 expression = expression[1:].strip()
             elif extra < 0 and expression[-1:] == closing:
                 expression = expression[:-1].strip()
+        if expression == before:
+            break
     return expression
 
 

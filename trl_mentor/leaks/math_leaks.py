@@ -26,8 +26,7 @@ def states_equal(hint: str, *, question: str, answer: str) -> bool:
     Expressions equal to a short answer count only where the hint states or orders a result ("= ", "compute").
     Whole numbers are the business of the formal rules.
     """
-    known = _known(question)
-    return _states_values(hint, answer, known) or _states_expression(hint, answer, question, known)
+    return _states_values(hint, answer, question) or _states_expression(hint, answer, question)
 
 
 @lru_cache(maxsize=64)  # groups that are worked on at once; each asks again for every draft
@@ -35,16 +34,21 @@ def _known(question: str) -> str:
     return spaced(tokenize(rewritten(question)))
 
 
-def _states_expression(hint: str, answer: str, question: str, known: str) -> bool:
-    targets = list(_targets(answer))
+def _states_expression(hint: str, answer: str, question: str) -> bool:
+    targets = _targets(answer)
     if not targets:
         return False
-    found = [one for one in candidates(hint) if spaced(tokenize(one.text)) not in known]
+    found = [one for one in candidates(hint) if spaced(tokenize(one.text)) not in _known(question)]
     pairs = [(one, target) for target in targets for one in found if _comparable(one.text, target)]
     return any(_leaks(one, target) and not _is_rewriting(one.text, target, question) for one, target in pairs)
 
 
-def _targets(answer: str) -> Iterator[str]:
+@lru_cache(maxsize=64)  # as above
+def _targets(answer: str) -> tuple[str, ...]:
+    return tuple(_read_targets(answer))
+
+
+def _read_targets(answer: str) -> Iterator[str]:
     """The expressions that the answer may be read as, without units."""
     for result in final_results(answer):
         text = rewritten(result).strip(" .$")
@@ -100,15 +104,18 @@ def _approximates(decimal: str, target: str) -> bool:
     return value is not None and abs(value.imag) < 1e-12 and abs(value.real - float(decimal)) < 10.0**-places
 
 
-def _states_values(hint: str, answer: str, known: str) -> bool:
-    for result in final_results(answer):
-        wanted = answer_values(rewritten(result).replace("\\cdot ", "*"))
-        if wanted is None or len(wanted.parts) < 1:
-            continue
+def _states_values(hint: str, answer: str, question: str) -> bool:
+    for wanted in _wanted(answer):
         for said in values_in(rewritten(hint).replace("\\cdot ", "*")):
-            if spaced(tokenize(said.text)) not in known and _same(said, wanted):
+            if spaced(tokenize(said.text)) not in _known(question) and _same(said, wanted):
                 return True
     return False
+
+
+@lru_cache(maxsize=64)  # as above
+def _wanted(answer: str) -> tuple[Values, ...]:
+    read = (answer_values(rewritten(result).replace("\\cdot ", "*")) for result in final_results(answer))
+    return tuple(values for values in read if values is not None and values.parts)
 
 
 def _same(said: Values, wanted: Values) -> bool:
