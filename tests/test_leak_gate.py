@@ -16,7 +16,7 @@ from trl_mentor.assembly import shorter_hint
 from trl_mentor.backends.scripted import ScriptedBackend
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import build_mentor
-from trl_mentor.leaks import gate, rules
+from trl_mentor.leaks import gate, math_equal, rules
 from trl_mentor.leaks.gate import OWN_RULE, UNDECIDED, WITHHELD, LeakGate
 from trl_mentor.leaks.hint_rules import HintLimits
 from trl_mentor.leaks.math_candidates import candidates, is_cheap
@@ -99,6 +99,17 @@ def test_equal_expressions_are_equal_and_others_are_not(one, two):
         "((9!)!)!",
         "20!!",
         "2^{99999999}",
+        "y^2999999",
+        "(1+x)^99999999",
+        "(1+x)^(99999999)",
+        "9999999.5!",
+        "1,000,000!",
+        "9999999  !",
+        "9_9_9_20!",
+        "\\sin(\\exp(99999999))",
+        "\\exp(\\exp(99))",
+        "\\exp(9\\cdot 99^{599})",
+        "\\cos(\\exp(20!))",
         "((2^{64})^{64})^{64}",
         "\\binom{1000000000}{500000000}",
         "(" * 400 + "x" + ")" * 400,
@@ -144,6 +155,13 @@ def test_a_hostile_text_in_any_place_costs_seconds_at_most(name):
     ]:
         gate.objection(hint, group(answer, question))
     assert time.process_time() - started < 30
+
+
+def test_a_comparison_that_never_ends_costs_others_a_wait_and_their_hints(monkeypatch):
+    monkeypatch.setattr(math_equal, "_PATIENCE", 0.05)
+    with math_equal._LOCK:
+        assert LeakGate().objection("Think about $4 + 4$ first.", GROUP) == UNDECIDED
+    assert LeakGate().objection("Think about $4 + 4$ first.", GROUP) is None
 
 
 def test_the_package_imports_without_the_algebra():
@@ -238,7 +256,7 @@ def test_a_critique_that_tells_the_answer_never_reaches_the_agent_that_repairs()
     assert "25" not in repairs[0]
 
 
-def test_a_hint_is_checked_once_more_as_it_will_be_used():
+def test_a_hint_that_lost_sentences_is_checked_once_more_as_it_will_be_used():
     teacher, _ = mentor(leak_rule=refuse_questions)
     strategy = MentorStrategy(teacher)
     whole = Guidance("Is 1 a prime? Think about its divisors.", HintOrigin.ACCEPTED)
@@ -246,6 +264,13 @@ def test_a_hint_is_checked_once_more_as_it_will_be_used():
     shorter = strategy.shorten(GROUP, Lesson(prompt="p", hint=whole.hint, guidance=whole))
     assert shorter.prompt is None
     assert (shorter.guidance.hint, shorter.guidance.origin) == (None, HintOrigin.FAILED)
+
+
+def test_a_hint_that_was_accepted_is_not_checked_again_as_it_is():
+    asked = []
+    teacher, _ = mentor(leak_rule=lambda hint, group: asked.append(hint))
+    (lesson,) = MentorStrategy(teacher).prepare([GROUP])
+    assert (lesson.hint, asked) == (HINT, [HINT])
 
 
 RULES = "def refuse(hint, group):\n    return 'no' if 'prime' in hint else None\nLIMIT = 3\n"

@@ -77,8 +77,9 @@ _RUN = re.compile(
 _EQUATION = re.compile(f"({_RUN.pattern})=({_RUN.pattern})")
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _OPERATES = re.compile(r"[-+/^!%]|\\|[A-Za-z(]")
-_EXPONENT = re.compile(r"\^\s?(?:\{([^{}]*)\}|([^{}\s]))")
+_EXPONENT = re.compile(r"\^\s?(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+|[A-Za-z]))")
 _TOWER = re.compile(r"\^\s?(?:\{[^{}]*\}|[^{}\s]\w*)\s?\^")
+_VAST = re.compile(r"\\exp|\\(?:arc)?(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])|\\binom|!|\d{4}|\^.*\^|\^\s?[({]?\d\d")
 _BINOMIAL = re.compile(r"\\binom\s?(?:\{(\d{1,2})\}\s?\{(\d{1,2})\}|(\d)\s?(\d))")
 _LEADS = re.compile(
     r"(?:=|\b(?:is|are|be|equals?|gives?|get|yields?|obtain|becomes?|makes?|namely|compute|evaluate|"
@@ -127,14 +128,17 @@ def is_cheap(expression: str) -> bool:
     if (
         not 0 < len(expression) <= _LONG
         or "!!" in expression
-        or re.search(r"[)}\]]\s?!|\d{16}|\\pm.*\\pm", expression)
+        or re.search(r"(?:[)}\]]|[.,]\d+)\s*!|\d\s*_|\d{16}|\\pm.*\\pm", expression)
     ):
         return False
-    if any(int(number) > _FACTORIAL for number in re.findall(r"(\d{1,16})\s?!", expression)):
+    if any(int(number) > _FACTORIAL for number in re.findall(r"(\d{1,16})\s*!", expression)):
         return False
     if expression.count("\\binom") != len(_BINOMIAL.findall(expression)):
         return False
     if _TOWER.search(expression):
+        return False
+    before, exponential, after = expression.partition("\\exp")
+    if exponential and _VAST.search(f"{before} {after}"):  # an angle of that size is worked out to its last digit
         return False
     exponents = ["".join(pair) for pair in _EXPONENT.findall(expression)]
     if len(exponents) != expression.count("^") or any(re.search(r"[!^]|\\(?!frac)", power) for power in exponents):

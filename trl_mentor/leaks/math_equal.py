@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 _POINTS = ("0.7316", "1.2894", "2.1743", "0.3921", "1.8062", "2.9317")
 _SAME = 1e-9
 _LOCK = threading.Lock()  # neither sympy nor the parser promises to work in several threads
+_PATIENCE = 10.0
+"""Seconds to wait for comparisons of other threads, which are over in milliseconds unless one never ends."""
 _OURS = threading.local()
 
 
 def are_equal(left: str, right: str) -> bool:
-    """Whether two LaTeX expressions or equations have the same value wherever they are looked at."""
-    with _LOCK:
+    """Whether two LaTeX expressions or equations have the same value wherever they are looked at.
+
+    Raises `TimeoutError` where a comparison of another thread does not end, so that no more than one is lost to it.
+    """
+    with _alone():
         one, two = _parsed(_without_percent(left)), _parsed(_without_percent(right))
         if one is None or two is None:
             return False
@@ -35,9 +41,19 @@ def are_equal(left: str, right: str) -> bool:
 
 def value_of(expression: str) -> complex | None:
     """The value of an expression without variables, None for any other."""
-    with _LOCK:
+    with _alone():
         parsed = _parsed(expression)
     return parsed.values[0] if parsed is not None and not parsed.names and not parsed.equation else None
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    if not _LOCK.acquire(timeout=_PATIENCE):
+        raise TimeoutError(f"another thread has compared expressions for more than {_PATIENCE:g} s")
+    try:
+        yield
+    finally:
+        _LOCK.release()
 
 
 def _without_percent(text: str) -> str:
