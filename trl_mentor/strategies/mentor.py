@@ -71,8 +71,9 @@ class MentorStrategy:
     def _lesson(self, group: CollapsedGroup, guidance: Guidance) -> Lesson:
         if guidance.hint is None:
             return Lesson(prompt=None, guidance=guidance)
-        if guidance.origin is HintOrigin.ACCEPTED and self.mentor.plan.gate.objection(guidance.hint, group):
-            # The text as it will be used: what was accepted may have lost sentences since.
+        accepted = guidance.origin is HintOrigin.ACCEPTED
+        if accepted and guidance.shortened and self.mentor.plan.gate.objection(guidance.hint, group):
+            # What was accepted has lost sentences since. A whole hint is as it was when the mentor checked it.
             return Lesson(prompt=None, guidance=guidance.without_hint("the rules refuse the hint as it would be used"))
         try:
             hinted = add_hint(group.prompt, guidance.hint, self.hint_template)
