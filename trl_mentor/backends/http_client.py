@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,7 +56,7 @@ class HTTPClient:
         self._headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "trl-mentor"}
         self._headers |= headers
         self._proxy = _proxy_for(root)
-        # By loop, because a process that was forked has one of its own and must leave its parent's connections alone.
+        # By loop, because a process that was forked has one of its own.
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
     async def request(self, path: str, body: Mapping[str, Any] | None = None) -> Answer:
@@ -87,15 +88,29 @@ class HTTPClient:
         loop = asyncio.get_running_loop()
         if loop not in self._sessions:
             self._sessions[loop] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0, keepalive_timeout=_KEPT_SECONDS, resolver=aiohttp.ThreadedResolver()
-                ),
+                connector=_Connector(limit=0, keepalive_timeout=_KEPT_SECONDS, resolver=aiohttp.ThreadedResolver()),
                 headers=self._headers,
                 timeout=aiohttp.ClientTimeout(),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
             )
         return self._sessions[loop]
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Counts as closed in a forked process, where closing a copy would take the parent's sockets out of its loop."""
+
+    def __init__(self, **options: Any) -> None:
+        self._process = os.getpid()
+        super().__init__(**options)
+
+    @property
+    def closed(self) -> bool:
+        return super().closed or os.getpid() != self._process
+
+    def __del__(self, *defaults: Any) -> None:
+        if not self.closed:
+            super().__del__(*defaults)
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes | io.BytesIO:
