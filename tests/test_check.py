@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,7 @@ import tiny
 import yaml
 
 from trl_mentor.cli.main import main
+from trl_mentor.leaks import math_equal
 
 SMOKE = Path(__file__).parents[1] / "recipes" / "smoke" / "grpo.yaml"
 KEY_NAME = "TEST_CHECK_MENTOR_KEY"
@@ -232,6 +234,15 @@ def test_the_smoke_recipe_passes_and_what_was_measured_is_in_the_json(world, cap
     assert done.at["context"]["figures"]["longest_hinted_tokens"] > 80
     assert done.at["estimate"]["figures"]["tokens_per_group"] == 3 * 450
     assert len(world.endpoint.requests) == 5  # the model, three for the hint, one with a schema
+
+
+def test_a_leak_gate_whose_algebra_is_broken_fails_and_says_what_to_install(world, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    math_equal._parsed.cache_clear()
+    found = world.check(capsys).at["leak gate"]
+    assert found["level"] == "fail"
+    assert "math_verify" in found["found"]
+    assert "pip install" in found["fix"]
 
 
 def test_no_model_is_loaded_and_nothing_is_written(world, capsys):

@@ -240,9 +240,72 @@ def test_a_rule_whose_sentence_tells_the_answer_is_not_quoted():
     assert LeakGate(own_rule=lambda hint, asked: 7).objection(HINT, GROUP) == OWN_RULE
 
 
-def test_a_domain_rule_that_raises_refuses_the_hint(monkeypatch):
+def test_a_domain_rule_that_raises_refuses_the_hint_and_is_said_once(monkeypatch, caplog):
     monkeypatch.setattr(gate, "rules_of", lambda domain: (break_down,))
-    assert LeakGate().objection(HINT, GROUP) == UNDECIDED
+    monkeypatch.setattr(gate, "_warned", set())
+    assert [LeakGate().objection(HINT, GROUP) for _ in range(3)] == [UNDECIDED] * 3
+    (warning,) = caplog.messages
+    assert "leak rule break_down raised ValueError" in warning
+
+
+def test_algebra_that_cannot_be_imported_is_said_and_leaves_the_rules_that_need_none(monkeypatch, caplog):
+    monkeypatch.setattr(gate, "_warned", set())
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    math_equal._parsed.cache_clear()
+    asked = group("\\sqrt{8}", "How long is the side?")
+    assert LeakGate().objection("Look at $2\\sqrt{2}$ first.", asked) == UNDECIDED
+    assert LeakGate().objection("Look for a right angle.", asked) is None
+    (warning,) = caplog.messages
+    assert "math_verify" in warning
+    assert "pip install" in warning
+
+
+def test_the_first_comparisons_of_many_threads_agree():
+    code = """
+import threading
+from trl_mentor.leaks.gate import LeakGate
+from trl_mentor.records import CollapsedGroup
+asked, said, start = CollapsedGroup("How long is the side?", (), "\\\\sqrt{8}"), [], threading.Barrier(16)
+def ask(number):
+    start.wait()
+    said.append(LeakGate().objection(f"Look at ${number}+2\\\\sqrt{{2}}-{number}$.", asked))
+threads = [threading.Thread(target=ask, args=(number,)) for number in range(1, 17)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(len(said), *set(said))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == f"16 {rules.EQUALS_ANSWER}", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "hint"),
+    [
+        ("How many pages are left?", "20", "There are 240 pages at 12 a day, so divide."),
+        ("Which number is it?", "59", "So $n + 1 = 60$."),
+        ("Solve the equation.", "\\{-2, 4\\}", "Note that $(x - 4)(x + 2) = 0$."),
+        ("Where do the lines meet?", "(7, 3)", "Adding gives $x = 7$, and then $y = 10 - 7$."),
+        ("How many apples has he then?", "5", "After four days he has 5 apples."),
+        ("Which is it? (A) 2ab (B) 4ab (C) 0", "B", "Then 2ab - (-2ab) = 4ab remains."),
+        ("Which is it? (A) 170 (B) 180 (C) 190", "B", "Take 150 and add 30."),
+        ("Count the seatings.", "24", "Fix one seat: (5 - 1)! orders are left."),
+    ],
+)
+def test_a_hint_that_leaves_nothing_but_the_last_step_is_refused(question, answer, hint):
+    assert LeakGate().objection(hint, group(answer, question))
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "hint"),
+    [
+        ("Tom and Ana have 52 marbles, he three times hers. How many has he?", "39", "With a for hers, 4a = 52."),
+        ("Solve x + 1 = 60.", "59", "In x + 1 = 60, undo the addition."),
+        ("What is 12 times 20?", "240", "Split 12 before you multiply by 20."),
+        ("How many boxes of 6 pens are 42 pens?", "7", "One box holds 6 pens; how often does that fit?"),
+    ],
+)
+def test_a_hint_that_prepares_a_step_passes(question, answer, hint):
+    assert LeakGate().objection(hint, group(answer, question)) is None
 
 
 def test_a_critique_that_tells_the_answer_never_reaches_the_agent_that_repairs():

@@ -179,6 +179,7 @@ def _fraction(top: str, bottom: str = "1") -> Fraction | None:
     if not top[-1:].isdigit() or len(top) + len(bottom) > _DIGITS:
         return None
     try:
-        return Fraction(top.replace(",", "")) / Fraction(bottom.replace(",", ""))
+        value = Fraction(top.replace(",", ""))
+        return value if bottom == "1" else value / Fraction(bottom.replace(",", ""))
     except (ValueError, ZeroDivisionError):
         return None

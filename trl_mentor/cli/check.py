@@ -17,7 +17,7 @@ from trl_mentor.cli.check_endpoint import check_endpoint, check_key, check_model
 from trl_mentor.cli.check_estimate import check_estimate
 from trl_mentor.cli.check_findings import Finding, Level, Options, Setup
 from trl_mentor.cli.check_hint import ask_for_hint, check_schema
-from trl_mentor.cli.check_leaks import check_leak_rule
+from trl_mentor.cli.check_leaks import check_algebra, check_leak_rule
 from trl_mentor.cli.check_policy import check_collapse
 from trl_mentor.cli.check_recipe import read_setup
 from trl_mentor.cli.check_rewards import check_rewards, load_rewards
@@ -105,7 +105,7 @@ def run_checks(words: Sequence[str], options: Options, say: Say = lambda text: N
     say("trying the reward functions")
     found, setup = load_rewards(setup)
     findings.append(found)
-    for check in (check_columns, check_rewards, check_templates, check_leak_rule, check_context):
+    for check in (check_columns, check_rewards, check_templates, check_algebra, check_leak_rule, check_context):
         findings.append(check(setup))
     return findings + _ask(setup, say)
 

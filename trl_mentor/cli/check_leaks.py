@@ -1,4 +1,4 @@
-"""Checks of the user's own leak rule: it loads, lets the fixed hint through, and raises nothing."""
+"""Checks of the leak gate: its algebra works; the user's own rule loads, lets the fixed hint pass, raises nothing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,24 @@ from trl_mentor.assembly import question_text
 from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped, warn
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import load_leak_rule
+from trl_mentor.leaks.math_equal import are_equal
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import CollapsedGroup
 from trl_mentor.settings import StrategyKind
 from trl_mentor.templating import PromptTemplates
 
 _FIX = "a leak rule takes (hint, group) and returns why it refuses as one fixed sentence, or None; see docs/domains.md"
+
+
+def check_algebra(setup: Setup) -> Finding:
+    """Can math-verify be imported and does it see that two forms are equal; without it hints are refused unjudged."""
+    if setup.training.mentor_strategy != StrategyKind.MENTOR:
+        return skipped("leak gate", "no mentor writes hints")
+    found = outcome_of(lambda: are_equal("2\\sqrt{2}", "\\sqrt{8}"))
+    if found is True:
+        return ok("leak gate", "sees that two forms of an answer are equal")
+    said = describe(found) if isinstance(found, Exception) else "it takes 2\\sqrt{2} and \\sqrt{8} for different"
+    return fail("leak gate", f"math-verify does not work: {said}", "pip install --force-reinstall math-verify")
 
 
 def check_leak_rule(setup: Setup) -> Finding:

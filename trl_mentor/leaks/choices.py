@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trl_mentor.answer_forms import answer_forms, spaced, tokenize
 
@@ -31,13 +32,18 @@ _ORDINALS = (
     "12th",
 )
 _NAMES = (
-    "options?|choices?|answers?|letters?|alternatives?|variants?|picks?|choose|select|mark|tick|circle|take|go for"
+    "options?|choices?|answers?|letters?|alternatives?|variants?|picks?|choose|select|mark|tick|circle|"
+    "take|go (?:for|with)"
 )
 _LETTER = (
     r"\b(?:{names})(?: (?:is|would be|must be|should be|to|number))?[:=]? ?[\"'`*(]{{0,3}}"
     r"{letter}(?![\w'-])(?! (?:or|and)\b)"
 )
 _PLACE = r"\b{ordinal}(?: and last)? (?:option|choice|answer|alternative|one listed|of the (?:options|choices))"
+_EXCLUDES = re.compile(
+    r"(?i:eliminate|rules? out|exclude|discard|cross out|ignore) ((?:\(?[A-L]\)?(?:, and |, | and |\b)){2,12})"
+)
+_STATES = ("=", "is", "equals", "gives", "leaves", "becomes")
 _RIGHT = (
     r"(?<![\w'])\(?{letter}\)?(?: is| must be| has to be|'s)(?: the)? (?:\w+ )?(?:correct|right|answer|true|best|only)"
 )
@@ -52,6 +58,7 @@ class Option:
     tokens: tuple[str, ...]
 
 
+@lru_cache(maxsize=64)  # groups that are worked on at once; each asks again for every draft
 def options_of(question: str) -> tuple[Option, ...]:
     """The options that the question lists, first letter first; none if it does not list at least two in order."""
     for style in _STYLES:
@@ -76,6 +83,15 @@ def names_choice(hint: str, *, question: str, answer: str) -> bool:
     if right is None:
         return False
     return _by_letter(hint, right, options) or _by_text(hint, right, options)
+
+
+def as_open_question(question: str, answer: str) -> tuple[str, str]:
+    """The question without its options and the text of the right one; both as they are if there are none."""
+    options = options_of(question)
+    right = _right(options, answer) if options else None
+    if right is None:
+        return question, answer
+    return question[: max(0, question.find(options[0].text) - 4)], right.text
 
 
 def _in_order(letters: list[str]) -> bool:
@@ -109,7 +125,9 @@ def _by_letter(hint: str, right: Option, options: tuple[Option, ...]) -> bool:
     if re.search(_RIGHT.format(letter=right.letter), hint):
         return True
     named = set(re.findall(r"(?<![\w)\]}\\])\(([A-La-l1-9])\)", hint))
-    return {letter.upper() for letter in named} == {right.letter}
+    letters, others = {letter.upper() for letter in named}, {one.letter for one in options if one is not right}
+    excluded = {letter for run in _EXCLUDES.findall(hint) for letter in re.findall(r"[A-L]", run)}
+    return letters == {right.letter} or (len(others) > 1 and others in (letters, excluded))
 
 
 def _by_text(hint: str, right: Option, options: tuple[Option, ...]) -> bool:
@@ -118,7 +136,8 @@ def _by_text(hint: str, right: Option, options: tuple[Option, ...]) -> bool:
     named = [one for one in named if not any(one is not two and _inside(one, two) for two in named)]
     others = [option for option in options if option is not right]
     solid = len("".join(right.tokens)) > 2
-    return (named == [right] and solid) or (len(others) > 1 and named == others)
+    stated = [one for one in options if one.tokens and any(f" {verb}{spaced(one.tokens)}" in said for verb in _STATES)]
+    return (solid and [right] in (named, stated)) or (len(others) > 1 and named == others)
 
 
 def _inside(one: Option, two: Option) -> bool:

@@ -33,6 +33,11 @@ _LINE = re.compile(
     r"increment|decrement|initiali[sz]e|append|swap|procedure|function|begin|print|output|\w{1,20}\s?(?::=|<-|\u2190))\b",
     re.IGNORECASE,
 )
+_ONE_LINER = re.compile(r"`\s?(?:return|yield|lambda)\b([^`\n]{8,300})`")
+_COMPREHENSION = re.compile(
+    r"(?:\breturn\s|=\s?|`|\s(?=\[))[\w.]{0,30}[(\[{][^\n`]{1,120}?\sfor\s\w{1,30}(?:,\s?\w{1,30})?\sin\s"
+    r"|\blambda \w{1,20}(?:, \w{1,20}){0,8}:"
+)
 _ASSIGNS = re.compile(r"(?m)^\s{0,40}\w{1,20}\s?(?::=|<-|\u2190)")
 _ASSERT = re.compile(r"assert\s+(?:\w+\.)?(\w+)\((.{1,200}?)\)\s*(?:==|is)\s*([^\n,#]{1,200})")
 _PAIR = re.compile(
@@ -70,8 +75,12 @@ def tells_output(hint: str, *, question: str, answer: str) -> bool:
 
 
 def is_pseudocode(hint: str) -> bool:
-    """Whether most lines of the hint, and at least three, are statements."""
-    lines = [line for line in hint[:_READ].splitlines() if line.strip()]
+    """Whether most lines of the hint, and at least three, are statements, or one statement does all the work."""
+    if any(len(_TOKEN.findall(found)) >= _WINDOW for found in _ONE_LINER.findall(hint[:_READ])):
+        return True
+    if _COMPREHENSION.search(hint[:_READ]):
+        return True
+    lines = [line for line in re.split(r"[\n;]", hint[:_READ]) if line.strip()]
     statements = sum(1 for line in lines if _LINE.match(line))
     return (statements >= 3 and 2 * statements > len(lines)) or len(_ASSIGNS.findall(hint[:_READ])) > 1
 

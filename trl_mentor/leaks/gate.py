@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from functools import partial
 
 from trl_mentor.leaks.hint_rules import HintLimits, check_hint, gives_away
 from trl_mentor.leaks.rules import LeakRule, rules_of
-from trl_mentor.mentor_pool import outcome_of
+from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import CollapsedGroup
+
+logger = logging.getLogger(__name__)
 
 OWN_RULE = "A rule of this training refuses the hint: change what it gives away, and keep to one idea."
 UNDECIDED = "A rule could not tell whether the hint gives the answer away: write it in plainer words."
@@ -40,7 +43,7 @@ class LeakGate:
         for rule in rules_of(self.domain):
             said = outcome_of(partial(rule, text, group))
             if said is not None:
-                return UNDECIDED if isinstance(said, Exception) else said
+                return _undecided(rule, said) if isinstance(said, Exception) else said
         return None
 
     def _own_objection(self, hint: str, group: CollapsedGroup) -> str | None:
@@ -53,3 +56,23 @@ class LeakGate:
         if isinstance(said, Exception):
             return f"{OWN_RULE} (The rule raised {type(said).__name__}.)"
         return said if isinstance(said, str) and said.strip() and not self.gives_away(said, group) else OWN_RULE
+
+
+def _undecided(rule: LeakRule, error: Exception) -> str:
+    _warn_once(getattr(rule, "__name__", "unnamed"), type(error).__name__, describe(error))
+    return UNDECIDED
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def _warn_once(rule: str, kind: str, error: str) -> None:
+    """A broken installation would else look like a mentor whose hints are all bad."""
+    if (rule, kind) not in _warned:
+        _warned.add((rule, kind))
+        logger.warning(
+            "The leak rule %s raised %s, so every hint that it cannot decide about is refused. If a module cannot be"
+            " imported: pip install --force-reinstall math-verify. This is said once.",
+            rule,
+            error,
+        )

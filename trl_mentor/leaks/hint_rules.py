@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from trl_mentor.answer_forms import READ, WORDS, answer_forms, question_words, spaced, tokenize
 from trl_mentor.errors import ConfigError
+from trl_mentor.leaks.asked import counts_asked
 
 EMPTY = "The hint is empty: write one or two sentences that point to the missing concept."
 NOT_TEXT = "The hint holds control characters or chat markup: write plain text only."
@@ -32,10 +33,13 @@ _PASSAGE = 10  # tokens in a row that count as copied
 _DENSITY = 12  # characters per allowed word above which a hint is long even without blanks
 
 _SAYS = _words(
-    "= ≈ approx equiv is be equals equal becomes gives yields get obtain answer result boxed option choice choose pick"
-    " leaves leaving makes comes works turns simplifies reduces leads total totals totaling sums amounts"
+    "= ≈ ≡ approx equiv is be equals equal becomes gives yields get obtain answer result boxed option choice choose"
+    " pick leaves leaving makes comes works turns simplifies reduces leads total totals totaling sums amounts"
     " evaluates 是 为"
 )
+_HAS = _words("has have")
+_MEASURES = _words("length size value remainder sum total area probability degree")  # "has length 4"
+_IT_IS = {("it", "'", "s"), ("that", "'", "s"), ("answer", "'", "s")}
 _BETWEEN = _words(": ( [ \" ' ` * _ to as exactly simply just therefore thus")
 _ENDS = _words("left end ends ended finish wind")
 _SO = _words("so hence thus therefore")
@@ -165,16 +169,21 @@ def _states(hint: tuple[str, ...], question: str, at: int, end: int) -> bool:
     confirmed = hint[end : end + 1] == ("is",) and not {"answer", "correct"}.isdisjoint(hint[end + 1 : end + 4])
     if confirmed:
         return True
-    if following and (following[0] in _GOES_ON or (hint[at] in _COMMON_WORDS and _is_word(following[0]))):
+    if counts_asked(hint, question, at, end):
+        return True
+    goes_on = following and following[0] in _GOES_ON and hint[end : end + 2] != ("(", "mod")
+    if goes_on or (following and hint[at] in _COMMON_WORDS and _is_word(following[0])):
         return False
     verb = at - 1
     while verb > max(0, at - 7) and hint[verb] in _BETWEEN:
         verb -= 1
     verb -= hint[max(0, verb - 1) : verb + 1] == ("total", "of") or hint[verb] == "out"
+    measures = hint[max(0, verb)] in _MEASURES and hint[max(0, verb - 1)] in _SAYS | _HAS
+    contracted = hint[max(0, verb - 2) : verb + 1] in _IT_IS
     counts = hint[max(0, verb) : at] == ("are", "exactly")
     remains = hint[max(0, verb)] == "with" and not _ENDS.isdisjoint(hint[max(0, verb - 2) : verb])
     concludes = following in ((), (".",), ("!",)) and not _SO.isdisjoint(hint[max(0, at - 2) : at])
-    if verb < 0 or not (hint[verb] in _SAYS or counts or remains or concludes):
+    if verb < 0 or not (hint[verb] in _SAYS or measures or contracted or counts or remains or concludes):
         return _sums_up(hint, question, at, end)
     left = max(0, verb - 1)
     while left > max(0, verb - 6) and not _is_word(hint[left - 1]):

@@ -10,63 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from math import prod
 
-from trl_mentor.answer_forms import in_digits
-from trl_mentor.leaks.readings import folded
+from trl_mentor.leaks.rewriting import rewritten
 
 MOST = 24
 """Candidates that are looked at in one text."""
 
-_READ = 4_000
 _LONG = 80
 _DEEP = 6
 _POWER = 600  # the product of all exponents
 _FACTORIAL = 20
-_SUBSTITUTES = [
-    (re.compile(pattern, re.IGNORECASE), by)
-    for pattern, by in (
-        (r"\\(?:text|mathrm|textbf|mathbf|mbox|operatorname)\s?\{[^{}]{0,40}\}(?:\s?\^\{?[23]\}?)?", " "),
-        (r"\\left(?![a-z])|\\right(?![a-z])|\\displaystyle|\\[!,;: ]|\\\$", ""),
-        (r"\\[dt]frac(?![a-z])", r"\\frac"),
-        (r"\\[dt]binom(?![a-z])", r"\\binom"),
-        (r"\\(?:approx|equiv|implies|Rightarrow|iff|to)(?![a-z])|[\u2248\u21d2\u2192]", "="),
-        (r"\b(\d+) (?:choose|over) (\d+)\b(?! of)", r"\\binom{\1}{\2}"),
-        (r"\b(?:the )?square root of (\d+)\b|(?<![\\\w])sqrt\s?\(?(\d+)\)?", r"\\sqrt{\1\2}"),
-        (r"\bhalf (?:of )?(?=\d)", "1/2*"),
-        (r"\b(?:twice|double) (?=\d)", "2*"),
-        (r"\b(\d+/\d+) of (?:the )?(?=\d)", r"(\1)*"),
-        (r"(\d)\s?(?:per ?cent|(?:per|in a|out of a|out of one|out of) (?:hundred|100))\b", r"\1%"),
-        (r"(\d)\\?% of (?=\d)", r"\1/100*"),
-        (r"\b(\d+) (?:out of|of every|in every) (?:the )?(\d+)\b", r"\1/\2"),
-        (r"\bproduct of (\d+) and (\d+)\b", r"\1*\2"),
-        (r"\bsum of (\d+) and (\d+)\b", r"\1+\2"),
-        (r"\b(?:difference (?:of|between)) (\d+) and (\d+)\b", r"\1-\2"),
-        (r"\badd (\d+) (?:to|and) (\d+)\b", r"\1+\2"),
-        (r"\bsubtract (\d+) from (\d+)\b", r"\2-\1"),
-        (r"(\d) factorial\b", r"\1!"),
-        (r"(\d) (?:times|multiplied by) (?=\d)", r"\1*"),
-        (r"(\d) divided by (?=\d)", r"\1/"),
-        (r"(\d) plus (?=\d)", r"\1+"),
-        (r"(\d) squared\b", r"\1^2"),
-        (r"(\d) cubed\b", r"\1^3"),
-        (r"(\d) to the (?:power (?:of )?)?(?=\d)", r"\1^"),
-        (r"\\times(?![a-z])|\\cdot(?![a-z])|\*(?!\*)|[\u00d7\u00b7\u22c5]", r"\\cdot "),
-        (r"\*\*", "^"),
-        (r"\\div(?![a-z])|\u00f7", "/"),
-        (r"\u221a\s?(\d+)", r"\\sqrt{\1}"),
-        (r"\u221a", r"\\sqrt"),
-        (r"\u03c0", r"\\pi "),
-        (r"\u221e", r"\\infty "),
-        (r"\u00b1", r"\\pm "),
-        (r"\u2212", "-"),
-        (r"\^\{?\\circ\}?|\u00b0|\\degree\b", ""),
-        (r"(?<![\\\w])(sin|cos|tan|ln|log|pi|exp)(?![a-z])", r"\\\1"),
-        (r"(?<=[\s.])(?:a|i)(?= [a-z\d\\$])", "~"),
-    )
-]
 _COMMAND = (
     r"\\(?:frac|sqrt|binom|cdot|pi|pm|infty|ln|log|sin|cos|tan|cot|sec|csc|exp|arcsin|arccos|arctan)(?![A-Za-z])"
 )
@@ -74,7 +29,9 @@ _RUN = re.compile(
     rf"(?>{_COMMAND}|\d++(?:[.,]\d++)*+|"
     rf"[-+/^!()\[\]{{}}%|_ ]|\\%|(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])){{1,{_LONG * 3}}}+"
 )
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,3}(?![\d,])")
 _EQUATION = re.compile(f"({_RUN.pattern})=({_RUN.pattern})")
+_LONE_UNIT = re.compile(r"((?:\\[a-z]++|[^A-Za-z\\])+)(?<=\d) [a-z]")  # "3/5*45 m"
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _OPERATES = re.compile(r"[-+/^!%]|\\|[A-Za-z(]")
 _EXPONENT = re.compile(r"\^\s?(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+|[A-Za-z]))")
@@ -101,26 +58,13 @@ class Candidate:
 def candidates(text: str) -> list[Candidate]:
     """The distinct expressions of a text, at most `MOST`: no bare whole numbers, nothing that is costly."""
     found: dict[str, bool] = {}
-    plain = rewritten(text)
+    plain = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), rewritten(text).replace("{,}", ","))
     for expression, leads in (*_equations(plain), *_expressions(plain)):
         if len(found) >= MOST:
             break
         if is_cheap(expression) and (not _PLAIN.fullmatch(expression) or "." in expression):
             found[expression] = found.get(expression, False) or leads
     return [Candidate(expression, leads) for expression, leads in found.items()]
-
-
-def rewritten(text: str) -> str:
-    """The text with number words as digits, and words and signs for operations as LaTeX."""
-    return _rewritten(text[:_READ])
-
-
-@lru_cache(maxsize=256)  # an answer is read for every hint, and a hint several times
-def _rewritten(text: str) -> str:
-    text = in_digits(folded(text))
-    for pattern, by in _SUBSTITUTES:
-        text = pattern.sub(by, text)
-    return text
 
 
 def is_cheap(expression: str) -> bool:
@@ -158,7 +102,11 @@ def _expressions(text: str) -> Iterator[tuple[str, bool]]:
     for run in _RUN.finditer(text):
         expression = _balanced(run[0].strip(" ,_|"))
         if _OPERATES.search(expression) and re.search(r"\d|\\|[A-Za-z].*[-+/^]|[-+/^].*[A-Za-z]", expression):
-            yield expression, _LEADS.search(text[max(0, run.start() - 60) : run.start()]) is not None
+            unit = _LONE_UNIT.fullmatch(expression)
+            yield (
+                unit[1] if unit else expression,
+                _LEADS.search(text[max(0, run.start() - 60) : run.start()]) is not None,
+            )
         elif _PLAIN.fullmatch(expression):
             yield expression, False
 

@@ -8,9 +8,10 @@ from fractions import Fraction
 from functools import lru_cache
 
 from trl_mentor.answer_forms import final_results, spaced, tokenize
-from trl_mentor.leaks.math_candidates import Candidate, candidates, is_cheap, rewritten
+from trl_mentor.leaks.math_candidates import Candidate, candidates, is_cheap
 from trl_mentor.leaks.math_equal import are_equal, value_of
 from trl_mentor.leaks.math_lists import Values, answer_values, values_in
+from trl_mentor.leaks.rewriting import rewritten
 
 _LETTER = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])|\\pi")
 _WORD = re.compile(r"(?<!\\)(?<![A-Za-z\\])[A-Za-z]{2,}")

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 
 from trl_mentor.answer_forms import SUPERSCRIPTS
 
@@ -22,6 +23,7 @@ _LOOKALIKE = str.maketrans(
 _FREE_RAISED = re.compile(rf"(?<![\w)\]}}{SUPERSCRIPTS}])[{SUPERSCRIPTS}]+")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ _'\u2019]\d{3})+(?![\d_])|(?<![\w.])\d+(?:_\d+)+(?!\w)")
 _SCALED = re.compile(r"(?<![\d.,])(\d{1,9}(?:\.\d{1,9})?)[ -](thousand|million|billion)\b", re.IGNORECASE)
+_THOUSANDS = re.compile(r"(?<=[$\u20ac\u00a3])(\d{1,6}(?:\.\d{1,3})?)[kK](?![\w$])")
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
 _NEGATIVE = re.compile(r"\b(?:minus|negative)\s(?=\w)", re.IGNORECASE)
 _PARTS = ["half|halves", "third", "quarter|fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
@@ -67,6 +69,7 @@ def readings(text: str, question: str) -> Iterator[str]:
         yield joined
 
 
+@lru_cache(maxsize=256)  # every rule asks for those of the same texts, which are bounded
 def folded(text: str) -> str:
     """The text with one way of writing for letters, digits, groups of digits, scales, signs and parts."""
     if not text.isascii():
@@ -76,6 +79,7 @@ def folded(text: str) -> str:
         text = text.translate(_LOOKALIKE)
     text = _GROUPED.sub(lambda group: re.sub(r"\D", "", group[0]), text)
     text = _SCALED.sub(lambda found: _number(Fraction(found[1]) * _SCALES[found[2].lower()]), text)
+    text = _THOUSANDS.sub(lambda found: _number(Fraction(found[1]) * 1000), text)
     text = _PART.sub(_part, text)
     return _NEGATIVE.sub("-", text)
 

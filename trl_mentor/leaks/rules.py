@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from trl_mentor.leaks import code
-from trl_mentor.leaks.choices import names_choice
+from trl_mentor.leaks.choices import as_open_question, names_choice
 from trl_mentor.leaks.disguises import holds_all_words, is_disguised_in
 from trl_mentor.leaks.hint_rules import CODE, COPIES_SOLUTION, GIVES_ANSWER, says_answer
+from trl_mentor.leaks.last_step import leaves_last_step
 from trl_mentor.leaks.math_leaks import states_equal
 from trl_mentor.leaks.readings import folded, readings
 from trl_mentor.records import CollapsedGroup
@@ -22,6 +23,7 @@ _READ = 10_000
 
 DISGUISES_ANSWER = "The hint spells out or encodes the final answer: name the idea or the first move, and no result."
 EQUALS_ANSWER = "The hint holds an expression that equals the final answer: stop before any result."
+LAST_STEP = "The hint gives every value of the last step: say what to do next, and leave the values to the student."
 NAMES_CHOICE = "The hint singles out one of the options: say how to tell them apart, and name none or several."
 TELLS_OUTPUT = "The hint tells what a test expects: name the kind of input to think about, and no output."
 
@@ -43,8 +45,16 @@ def spells_answer(hint: str, group: CollapsedGroup) -> str | None:
 
 def equals_answer(hint: str, group: CollapsedGroup) -> str | None:
     """Expressions and lists of values that are mathematically the answer."""
-    found = group.answer and states_equal(hint, question=group.question, answer=group.answer)
+    question, answer = as_open_question(group.question, group.answer or "")
+    found = answer and states_equal(hint, question=question, answer=answer)
     return EQUALS_ANSWER if found else None
+
+
+def gives_last_step(hint: str, group: CollapsedGroup) -> str | None:
+    """Equations that are solved in one step, and two values with the operation that makes them the answer."""
+    question, answer = as_open_question(group.question, group.answer or "")
+    found = answer and leaves_last_step(hint, question=question, answer=answer)
+    return LAST_STEP if found else None
 
 
 def singles_out(hint: str, group: CollapsedGroup) -> str | None:
@@ -70,12 +80,12 @@ def writes_pseudocode(hint: str, _: CollapsedGroup) -> str | None:
     return CODE if code.is_pseudocode(hint) else None
 
 
-GENERAL: tuple[LeakRule, ...] = (spells_answer, singles_out, equals_answer)
+GENERAL: tuple[LeakRule, ...] = (spells_answer, singles_out, gives_last_step, equals_answer)
 
 DOMAIN_RULES: Mapping[str, tuple[LeakRule, ...]] = {
     "math": GENERAL,
     "general": GENERAL,
-    "code": (spells_answer, singles_out, copies_program, tells_output, writes_pseudocode),
+    "code": (*GENERAL, copies_program, tells_output, writes_pseudocode),
 }
 
 
