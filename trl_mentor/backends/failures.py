@@ -59,7 +59,8 @@ def broken(error: Exception, *, hide: Callable[[str], str]) -> Failure:
     if isinstance(error, BackendError):
         return Failure(BackendError, _cut(hide(f"failed: {error}")))
     name = type(error).__name__
-    if isinstance(error, ValueError):  # an address, too, that is none
+    # A certificate that is not trusted is a ValueError too, and so is an address that is none.
+    if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientConnectionError):
         kind = RequestRefusedError if isinstance(error, UnicodeEncodeError) else BackendError
         return Failure(kind, _cut(hide(f"cannot be asked: {name}: {error}")))
     if isinstance(error, aiohttp.ClientResponseError):
