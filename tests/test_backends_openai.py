@@ -668,9 +668,18 @@ def test_redirects_are_not_followed_and_the_error_says_what_to_do(backend, serve
     assert len(server.requests) == 1
 
 
+def test_a_redirect_to_what_is_no_address_is_an_error_like_any_other(backend, server):
+    server.plays = [play(307, b"", Location="http://[planted")]
+    assert "redirects to what is no address" in str(error_of(backend))
+
+
 @pytest.mark.parametrize(
-    "asked", ["-5", "1e400", "nan", "soon", "", "Wed, 99 Oct 2015 99:99:99 GMT", "Wed, 21 Oct 99999 07:28:00 GMT"]
-)
+    "asked",
+    [
+        "-5", "1e400", "nan", "soon", "", "Wed, 99 Oct 2015 99:99:99 GMT", "Wed, 21 Oct 99999 07:28:00 GMT",
+        f"Wed, 21 Oct 2015 07:28:{'9' * 20} GMT",
+    ],
+)  # fmt: skip
 def test_a_retry_after_that_makes_no_sense_is_the_usual_short_wait(backend, server, asked):
     server.plays = [play(429, {}, Retry_After=asked), play(200, completion())]
     assert ask(backend).text == "fine"

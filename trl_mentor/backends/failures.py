@@ -93,7 +93,14 @@ def _advice(answer: Answer, model: str, key_name: str | None) -> str:
     if status == 404:
         return f"base_url must be the root of the API, usually ending in /v1, and serve {model!r}"
     if 300 <= status < 400:
-        target = urlsplit(answer.headers.get("Location", ""))
-        shown = f"{target.scheme}://{target.hostname}" if target.hostname else "another path"
+        shown = _host(answer.headers.get("Location", ""))
         return f"it redirects to {shown}; redirects are not followed, give the final address as base_url"
     return ""
+
+
+def _host(location: str) -> str:
+    try:
+        target = urlsplit(location)
+    except ValueError:
+        return "what is no address"
+    return f"{target.scheme}://{target.hostname}" if target.hostname else "another path"

@@ -34,6 +34,6 @@ def _parse_retry_after(value: str | None) -> float | None:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     return seconds if 0 <= seconds < math.inf else None
