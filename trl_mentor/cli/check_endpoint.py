@@ -56,7 +56,7 @@ def check_key(setup: Setup) -> Finding:
         read_key(name)
     except ConfigError as error:
         shown = name if setup.training.mentor_api_key_env is None else "the variable that mentor_api_key_env names"
-        return fail("key", str(error), f"export {shown} before the training starts, on its main process's machine")
+        return fail("key", str(error), f"export {shown} before the training starts, for all its processes")
     return ok("key", "none needed" if name is None else f"the variable {name} is set")
 
 
