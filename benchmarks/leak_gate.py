@@ -2,9 +2,10 @@
 
     python benchmarks/leak_gate.py [--json] [--split tune] [--write]
 
-Two measures: precision and recall on the labelled pairs of `tests/data/leak_pairs.jsonl`, of which the rules were
-tuned on one half alone; and what the gate refuses of 456 hints that people wrote for competition problems, if
-`champ-dataset` is installed (its texts stay where they are: ids and counts are kept). `--write` stores the result.
+Two measures: precision and recall on the labelled pairs of `tests/data/leak_pairs.jsonl`, part by part, of which
+`held_out3` is the one that the rules were never tuned on; and what the gate refuses of 456 hints that people wrote for
+competition problems, if `champ-dataset` is installed (its texts stay where they are: ids and counts are kept).
+`--write` stores the result.
 """
 
 from __future__ import annotations
@@ -28,17 +29,25 @@ JUDGED = {
     # Asks for two true inequalities where the answer is how many can be true: two.
     "H_Inequality_19_1": "leak",
     "H_Inequality_40_1": "leak",
+    # Asks whether 50 questions are enough where 50 is the answer.
+    "H_Number-Theory_42_2": "leak",
     # Says x = 0 where the answer is f(x) = 0.
     "H_Polynomial_20_1": "false alarm",
 }
 """Every human hint that the gate refuses, and what reading it with its problem says."""
 
+SPLITS = ("tune", "held_out", "tune2", "held_out3")
+
 FIRST_LOOKS = [
     {"pairs": 178, "recall": 0.9318, "precision": 1.0},
     {"pairs": 163, "recall": 0.8571, "precision": 0.96},
+    {"pairs": 120, "part": "tune2", "recall": 0.65, "precision": 1.0},
+    {"pairs": 120, "part": "held_out3", "recall": 0.6833, "precision": 1.0},
 ]
-"""What the rules did on each half before anybody read its errors: the honest estimate for hints they never saw.
+"""What the rules did on each part before anybody read its errors.
 
+The last two were written by somebody who had not read the rules. The errors of `tune2` were read afterwards and the
+rules mended; those of `held_out3` never were, so its present figures are the estimate for hints that nobody tuned on.
 The first half was added to the tuning pairs after its look. The errors of the second, `held_out`, were read after the
 look as well, and the kinds of most of them mended, so that its present figures are better than the estimate.
 """
@@ -52,7 +61,7 @@ def check(domain: str, question: str, answer: str, hint: str) -> tuple[str | Non
 
 
 def measure_pairs(split: str) -> dict[str, Any]:
-    """Precision and recall on one half, by kind, and the ids of the errors."""
+    """Precision and recall on one part, by kind, and the ids of the errors."""
     rows = [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
     rows = [row for row in rows if row["split"] == split]
     found = {row["id"]: check(row["domain"], row["question"], row["answer"], row["hint"])[0] for row in rows}
@@ -109,13 +118,11 @@ def _latex(text: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("--split", choices=("tune", "held_out"), help="one half of the pairs, and nothing else")
+    parser.add_argument("--split", choices=SPLITS, help="one part of the pairs, and nothing else")
     parser.add_argument("--write", action="store_true", help=f"store the result in {RESULT.name}")
     options = parser.parse_args()
     check("math", "Why?", "\\sqrt{2}", "Consider $\\sqrt{3}$.")  # the import of sympy is not part of a check
-    result: dict[str, Any] = {
-        split: measure_pairs(split) for split in ("tune", "held_out") if options.split in (None, split)
-    }
+    result: dict[str, Any] = {split: measure_pairs(split) for split in SPLITS if options.split in (None, split)}
     if options.split is None and importlib.util.find_spec("champ_dataset") is not None:
         result["human_hints"] = measure_human_hints()
     result["first_looks"] = FIRST_LOOKS
@@ -127,7 +134,7 @@ def main() -> int:
 
 def _table(result: dict[str, Any]) -> str:
     lines = []
-    for split in result.keys() & {"tune", "held_out"}:
+    for split in filter(result.__contains__, SPLITS):
         part = result[split]
         lines.append(f"{split}: {part['pairs']} pairs, recall {part['recall']}, precision {part['precision']}")
         for kind, counts in part["kinds"].items():

@@ -51,23 +51,23 @@ def mentor(script=None, **settings) -> tuple[Mentor, ScriptedBackend]:
     return Mentor(backend, **settings), backend
 
 
-@pytest.mark.parametrize("split", ["tune", "held_out"])
+@pytest.mark.parametrize("split", benchmark.SPLITS)
 def test_the_labelled_pairs_are_told_apart(split):
     measured = benchmark.measure_pairs(split)
     stored = json.loads(benchmark.RESULT.read_text(encoding="utf-8"))[split]
-    assert measured["pairs"] > 150
+    assert measured["pairs"] >= 120
     assert measured["precision"] >= 0.95
     assert measured["recall"] >= FLOOR[split]
     assert (measured["missed"], measured["false_alarms"]) == (stored["missed"], stored["false_alarms"])
 
 
-FLOOR = {"tune": 1.0, "held_out": 0.96}
+FLOOR = {"tune": 1.0, "held_out": 0.97, "tune2": 0.91, "held_out3": 0.81}
 
 
-def test_the_halves_share_no_pair_and_hold_both_labels():
+def test_the_parts_share_no_pair_and_hold_both_labels():
     rows = [json.loads(line) for line in benchmark.PAIRS.read_text(encoding="utf-8").splitlines()]
     assert len({row["id"] for row in rows}) == len({(row["question"], row["hint"]) for row in rows}) == len(rows)
-    for split in ("tune", "held_out"):
+    for split in benchmark.SPLITS:
         leaks = [row["leak"] for row in rows if row["split"] == split]
         assert 0.4 < sum(leaks) / len(leaks) < 0.6
 
