@@ -247,6 +247,35 @@ def test_after_an_interrupt_the_mentor_begins_no_further_group(tmp_path):
     assert len({str(request.messages[-1]) for request in backend.requests if request.role is Role.ATTRIBUTION}) == 1
 
 
+def test_when_training_ends_the_mentor_makes_no_further_call_for_a_lesson_under_way(tmp_path):
+    gate = threading.Event()
+
+    def hang(role, messages):
+        gate.wait(300)
+        return REPLIES[role]
+
+    backend = ScriptedBackend(hang)
+    trainer = tiny.trainer(
+        tmp_path,
+        reward=Rewards(),
+        data=tiny.dataset(8, hard=lambda i: i == 1),
+        mentor_schedule="ahead",
+        max_steps=2,
+        mentor=Mentor(backend, deadline=600, call_timeout=600),
+    )
+    trainer.train()
+    end = time.monotonic() + 60
+    while trainer.schedule.queue.state()[0]["lesson"] is None:  # although the call hangs
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    assert trainer.schedule.queue.state()[0]["lesson"]["guidance"]["reason"] == "the training ended"
+    gate.set()
+    while any(thread.name == "trl-mentor" for thread in threading.enumerate()):
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    assert {request.role for request in backend.requests} == {Role.ATTRIBUTION}
+
+
 def test_a_checkpoint_of_another_strategy_gives_its_groups_and_not_its_lessons(tmp_path):
     options = {"save_strategy": "steps", "save_steps": 1}
     run(tmp_path, steps=1, hinted_calls=(), **options)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -442,3 +446,43 @@ def test_a_tokenizer_without_a_chat_template_is_refused():
 def test_a_wrong_setting_is_refused(wrong, named):
     with pytest.raises(ConfigError, match=named):
         TransformersBackend(make_model(), **{"tokenizer": make_tokenizer(), **wrong})
+
+
+EXITS = """
+import threading, time
+import torch
+import test_backends_transformers as world
+from trl_mentor.backends.transformers import TransformersBackend
+from trl_mentor.records import Role
+
+model, began = world.make_model(positions=100_000), threading.Event()
+model.register_forward_hook(lambda *_: began.set())
+backend = TransformersBackend(model, world.make_tokenizer(), max_new_tokens=90_000)
+asked = dict(role=Role.GENERATION, timeout=300.0)
+threading.Thread(target=backend.chat, args=(world.ASK,), kwargs=asked, daemon=True).start()
+assert began.wait(60)
+print("the script is done", flush=True)
+"""
+
+
+def test_a_program_that_ends_while_the_mentor_generates_ends_well():
+    path = {"PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", EXITS], env={**os.environ, **path}, capture_output=True, text=True, timeout=200
+    )
+    assert (done.returncode, done.stdout) == (0, "the script is done\n"), done.stderr
+
+
+def test_what_was_asked_before_an_interrupt_ends_without_a_reply_and_later_requests_are_answered():
+    model, began = make_model(positions=100_000), threading.Event()
+    model.register_forward_hook(lambda *_: began.set())
+    backend = TransformersBackend(model, make_tokenizer(), max_new_tokens=90_000, max_batch_size=1)
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(ask, backend, 300.0) for _ in range(2)]
+        assert began.wait(60)
+        backend.interrupt()
+        for request in asked:
+            with pytest.raises(RequestRefusedError, match="interrupted"):
+                request.result(timeout=60)
+    backend.max_new_tokens = 8
+    assert ask(backend).usage.completion_tokens <= 8

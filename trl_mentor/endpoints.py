@@ -39,7 +39,8 @@ class Endpoints:
 
     After `pause_after` failures in a row an endpoint is left alone for `pause_seconds`, longer each time that it still
     does not work; a key that is refused pauses it at once. Every exception is a failure except `RequestRefusedError`,
-    and except running out of time in less than `patience` seconds, which says little about the endpoint.
+    and except running out of time in less than `patience` seconds, which says little about the endpoint: the call that
+    tries a paused one then leaves it paused for as long as before, not longer.
 
     Raises `EndpointPausedError`, without waiting, if all are paused; while one of them is being tried again, calls
     wait for what comes of it.
@@ -93,6 +94,13 @@ class Endpoints:
                 break
         raise self._paused(end) if failure is None else failure
 
+    def interrupt(self) -> None:
+        """End the calls under way where a backend can: those that have a method of this name."""
+        for endpoint in self._endpoints:
+            end = getattr(endpoint.backend, "interrupt", None)
+            if end is not None:
+                outcome_of(end)
+
     def _choose(self, untried: Sequence[_Endpoint], left: float, end: float) -> tuple[_Endpoint, int, float] | None:
         """The least busy endpoint that may be asked, its ticket and the time left; waits while one is tried again."""
         with self._changed:
@@ -131,7 +139,8 @@ class Endpoints:
                 closed = breaker.succeeded(ticket)
             elif not ran_out or breaker.probing:
                 was_probing = breaker.probing
-                opened = breaker.failed(ticket, for_good=isinstance(outcome, AccessDeniedError))
+                for_good = isinstance(outcome, AccessDeniedError)
+                opened = breaker.failed(ticket, for_good=for_good, says_little=ran_out)
                 still_down = was_probing and not breaker.probing
                 endpoint.last_failure = describe(outcome)
                 if opened:

@@ -152,6 +152,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         finally:
             if isinstance(self.schedule, Ahead):
                 self.schedule.queue.pause()  # a mentor that works in the background costs money
+                if isinstance(self.strategy, MentorStrategy):
+                    self.strategy.mentor.interrupt()  # nobody waits for the lessons under way any more
 
     def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
         # `model.training` does not tell: continuous batching leaves the model in training mode when it has generated.

@@ -98,6 +98,8 @@ class Mentor:
         self.budget = Budget(budget, prices, least_calls=3 if self.plan.ablation is None else 2, hear=self.events.add)
         self._cache = None if cache_dir is None else ReplyCache(cache_dir)
         self._pool = MentorPool(self.max_concurrency)
+        self._endpoints = endpoints
+        self._clocks: set[Clock] = set()
 
     def take_events(self) -> list[Event]:
         """What happened to the mentor as a whole since the last time, oldest first."""
@@ -114,6 +116,7 @@ class Mentor:
         hint, a group for which the mentor could not be asked in time or within the budget gets none and says why.
         """
         clock = Clock(self.deadline)
+        self._clocks.add(clock)
         order = self._order(groups)
         allowances = self.budget.shares(len(order))
         tutorials = {
@@ -126,7 +129,9 @@ class Mentor:
         finally:
             for allowance in allowances:
                 allowance.close()
-        late = f"the deadline of {self.deadline:g} s passed"
+            interrupted = clock not in self._clocks
+            self._clocks.discard(clock)
+        late = "the training ended" if interrupted else f"the deadline of {self.deadline:g} s passed"
         guidances = {
             index: outcome
             if isinstance(outcome, Guidance)
@@ -134,6 +139,14 @@ class Mentor:
             for index, outcome in zip(order, outcomes, strict=True)
         }
         return [guidances[index] for index in range(len(groups))]
+
+    def interrupt(self) -> None:
+        """End every `guide` that is under way: its groups have failed, and no further call is made for them."""
+        for clock in list(self._clocks):
+            self._clocks.discard(clock)
+            clock.cancelled = True
+        self._pool.wake()
+        self._endpoints.interrupt()
 
     def _order(self, groups: Sequence[CollapsedGroup]) -> Sequence[int]:
         order = outcome_of(lambda: most_promising_first(groups, attempt_budget=self.plan.attempt_budget))

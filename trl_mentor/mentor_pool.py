@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+import unicodedata
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +70,11 @@ class MentorPool:
                 self._abandoned += batch.running
             return [batch.results.get(index) for index in range(len(jobs))]
 
+    def wake(self) -> None:
+        """Let every `run` look at its clock, which somebody has cancelled."""
+        with self._changed:
+            self._changed.notify_all()
+
     def _start_waiting(self, batch: _Batch[T]) -> bool:
         """Start what there are slots for; whether there is anything left to wait for."""
         while batch.waiting and self._busy < self._size and batch.clock.left() > 0:
@@ -110,9 +116,14 @@ def outcome_of(job: Callable[[], T]) -> T | Exception:
 
 
 def describe(outcome: object) -> str:
-    """Type and message of an error in one bounded line, with what looks like a credential taken out."""
+    """Type and message of an error in one bounded line, with what looks like a credential taken out.
+
+    Characters that would steer a terminal or turn the direction of its text are left out: an endpoint may send them.
+    """
     if not isinstance(outcome, Exception):
         return f"the backend returned {type(outcome).__name__} where a Reply was expected"
     message = outcome_of(lambda: str(outcome)[: 10 * _MAX_ERROR_CHARS])
     text = f"{type(outcome).__name__}: {message if isinstance(message, str) else 'no readable message'}"
-    return _CREDENTIAL.sub("[removed]", " ".join(clean_text(text).split()))[:_MAX_ERROR_CHARS]
+    line = " ".join(clean_text(text).split())
+    seen = "".join(char for char in line if unicodedata.category(char) not in ("Cc", "Cf"))
+    return _CREDENTIAL.sub("[removed]", seen)[:_MAX_ERROR_CHARS]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -44,8 +44,12 @@ def generate_padded(
     padding: int,
     temperature: float,
     generator: torch.Generator,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> list[tuple[list[int], End]]:
-    """The new tokens of each row, one of `ends` included if it came, and what ended them."""
+    """The new tokens of each row, one of `ends` included if it came, and what ended them.
+
+    Once `stopping` says yes, every deadline has passed.
+    """
     width = max(len(row.ids) for row in rows)
     ids = torch.tensor([[padding] * (width - len(row.ids)) + list(row.ids) for row in rows], device=model.device)
     mask = torch.tensor([[0] * (width - len(row.ids)) + [1] * len(row.ids) for row in rows], device=model.device)
@@ -60,7 +64,7 @@ def generate_padded(
         eos_token_id=sorted(ends) or None,
         pad_token_id=padding,
     )
-    limits = _OwnLimits(rows, ends, width)
+    limits = _OwnLimits(rows, ends, width, stopping)
     output = model.generate(
         ids,
         attention_mask=mask,
@@ -76,13 +80,14 @@ def generate_padded(
 class _OwnLimits(StoppingCriteria):  # type: ignore[misc]
     """Ends each row by itself, and remembers where and why."""
 
-    def __init__(self, rows: Sequence[Row], ends: set[int], width: int) -> None:
-        self.rows, self.ends, self.width = rows, ends, width
+    def __init__(self, rows: Sequence[Row], ends: set[int], width: int, stopping: Callable[[], bool]) -> None:
+        self.rows, self.ends, self.width, self.stopping = rows, ends, width, stopping
         self.stops: dict[int, tuple[int, End]] = {}
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         """A truth value per row of `input_ids`, shape (batch,)."""
-        length, now = input_ids.shape[1] - self.width, time.monotonic()
+        length = input_ids.shape[1] - self.width
+        now = float("inf") if self.stopping() else time.monotonic()
         for index, (row, token) in enumerate(zip(self.rows, input_ids[:, -1].tolist(), strict=True)):
             if index in self.stops:
                 continue

@@ -26,11 +26,15 @@ _MAX_PADDED_TOKENS = 65_536
 """Tokens of one batch, padding and room for the replies included: 8 GB of keys and values for a model of 8 B."""
 
 
+_INTERRUPTED = "the reply was interrupted: the training is over"
+
+
 @dataclass(frozen=True, slots=True)
 class _Request:
     messages: list[Message]
     role: Role
     deadline: float
+    asked: float
 
 
 class TransformersBackend:
@@ -79,6 +83,7 @@ class TransformersBackend:
         self.temperature = temperature
         self.max_new_tokens = max_new_tokens
         self._max_padded_tokens = _MAX_PADDED_TOKENS
+        self._interrupted = -float("inf")
         self._generator = torch.Generator(self.model.device).manual_seed(0)
         self._collector: Collector[_Request, Reply] = Collector(self._answer, size=max_batch_size)
 
@@ -104,8 +109,12 @@ class TransformersBackend:
         Raises `BackendError` when the reply is not complete by then, when the conversation does not fit the model,
         when the model has been put into training mode, and when generation fails.
         """
-        request = _Request(list(messages), role, time.monotonic() + timeout)
-        return self._collector.ask(request, timeout=timeout)
+        now = time.monotonic()
+        return self._collector.ask(_Request(list(messages), role, now + timeout, now), timeout=timeout)
+
+    def interrupt(self) -> None:
+        """End what was asked until now, with `RequestRefusedError`."""
+        self._interrupted = time.monotonic()
 
     def _answer(self, requests: Sequence[_Request]) -> Iterator[tuple[int, Reply | Exception]]:
         if self.model.training:
@@ -113,7 +122,9 @@ class TransformersBackend:
         rows: dict[int, Row] = {}
         for index, request in enumerate(requests):
             row = outcome_of(partial(self._row, request))
-            if isinstance(row, Row):
+            if request.asked <= self._interrupted:
+                yield index, RequestRefusedError(_INTERRUPTED)
+            elif isinstance(row, Row):
                 rows[index] = row
             else:
                 yield index, row
@@ -136,6 +147,8 @@ class TransformersBackend:
         return Row(tuple(ids), min(length - len(ids), self.max_new_tokens), request.deadline)
 
     def _answer_rows(self, rows: dict[int, Row], *, halve: bool = True) -> Iterator[tuple[int, Reply | Exception]]:
+        if self._collector.stopping:
+            raise BackendError("the program ends")
         replies = outcome_of(partial(self._generate, list(rows.values())))
         if isinstance(replies, torch.OutOfMemoryError) and halve and len(rows) > 1:
             del replies  # its traceback holds the tensors of the batch
@@ -162,6 +175,7 @@ class TransformersBackend:
 
     def _generate(self, rows: Sequence[Row]) -> list[Reply | BackendError]:
         ends = self.model.generation_config.eos_token_id
+        began = time.monotonic()
         stops = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
         padding = self.tokenizer.pad_token_id
         outputs = generate_padded(
@@ -171,8 +185,13 @@ class TransformersBackend:
             padding=padding if padding is not None else min(stops, default=0),
             temperature=self.temperature,
             generator=self._generator,
+            stopping=lambda: self._collector.stopping or self._interrupted >= began,
         )
-        return [self._reply(row, ids, end) for row, (ids, end) in zip(rows, outputs, strict=True)]
+        interrupted = self._interrupted >= began
+        return [
+            RequestRefusedError(_INTERRUPTED) if interrupted and end is End.DEADLINE else self._reply(row, ids, end)
+            for row, (ids, end) in zip(rows, outputs, strict=True)
+        ]
 
     def _reply(self, row: Row, ids: list[int], end: End) -> Reply | BackendError:
         if end is End.DEADLINE:
