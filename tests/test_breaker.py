@@ -77,6 +77,14 @@ def test_the_pause_doubles_while_probes_fail_up_to_its_limit(breaker, time):
     assert max(pauses) == LONGEST * 10.0
 
 
+def test_a_probe_that_says_little_leaves_the_pause_as_long_as_it_was(breaker, time):
+    fail(breaker, 3)
+    time.now += 10.1
+    assert fail(breaker, says_little=True) == [False]
+    assert breaker.seconds_left() == pytest.approx(10.0)
+    assert not breaker.probing
+
+
 def test_calls_that_began_before_it_opened_neither_close_it_nor_prolong_the_pause(breaker, time):
     early, late = breaker.admit(1.0), breaker.admit(1.0)
     fail(breaker, 3)

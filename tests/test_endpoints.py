@@ -216,6 +216,18 @@ def test_running_out_of_too_little_time_says_nothing_about_an_endpoint():
     assert failures(endpoints, 3, timeout=31.0) == [BackendError, BackendError, EndpointPausedError]
 
 
+@pytest.mark.parametrize(("left", "pause"), [(2.0, 30.0), (31.0, 60.0)])
+def test_a_probe_that_had_too_little_time_keeps_the_endpoint_paused_but_not_for_longer(left, pause):
+    time, one = Time(), Moody("a", DOWN)
+    one.before = lambda timeout: setattr(time, "now", time.now + timeout)
+    endpoints = Endpoints([one], pause_after=1, pause_seconds=30.0, patience=30.0, clock=time)
+    failures(endpoints, 1)
+    time.now += 31
+    assert failures(endpoints, 2, timeout=left) == [BackendError, EndpointPausedError]
+    with pytest.raises(EndpointPausedError, match=f"tried again in {pause:g} s"):
+        ask(endpoints)
+
+
 def test_the_identity_is_that_of_the_backends_or_none_if_one_has_none():
     a, b, c = Moody("a"), Moody("b"), Moody("c")
     a.identity = b.identity = "model m"

@@ -17,7 +17,8 @@ class Breaker:
 
     It is closed until `pause_after` calls in a row have failed, then open for `pause_seconds`, in which no call is
     made. After that one call, the probe, is let through: if it succeeds, the breaker closes; if it fails, it stays
-    open twice as long as before. What comes of calls that were begun before it last opened or closed does not count.
+    open twice as long as before, or as long if that says little about the endpoint. What comes of calls that were begun
+    before it last opened or closed does not count.
     """
 
     def __init__(self, *, pause_after: int, pause_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,12 +59,16 @@ class Breaker:
         self._probe_out, self._open_until, self._pause = False, None, self._shortest
         return True
 
-    def failed(self, ticket: int, *, for_good: bool = False) -> bool:
-        """A call failed, `for_good` if further ones cannot but fail; whether that opens the closed breaker."""
+    def failed(self, ticket: int, *, for_good: bool = False, says_little: bool = False) -> bool:
+        """A call failed, `for_good` if further ones cannot but fail; whether that opens the closed breaker.
+
+        A probe that `says_little` about the endpoint leaves the pause as long as it was.
+        """
         if ticket != self._era:
             return False
         if self._open_until is not None:
-            self._pause = min(2 * self._pause, LONGEST * self._shortest)
+            if not says_little:
+                self._pause = min(2 * self._pause, LONGEST * self._shortest)
             self._open()
             return False
         self._failures += 1
