@@ -17,7 +17,7 @@ from trl_mentor.calls import Caller
 from trl_mentor.errors import BackendError, ConfigError, TemplateError
 from trl_mentor.leaks.hint_rules import HintLimits
 from trl_mentor.mentor import Ablation, Mentor
-from trl_mentor.mentor_pool import Clock
+from trl_mentor.mentor_pool import Clock, describe
 from trl_mentor.records import Attempt, CollapsedGroup, HintOrigin, Quality, Reply, Role, Usage, VerdictSource
 from trl_mentor.templating import read_blocks
 from trl_mentor.tutorial import Tutorial
@@ -700,3 +700,9 @@ def test_a_diagnosis_that_only_gives_the_answer_away_is_asked_for_again():
     )
     assert roles[:2] == [Role.ATTRIBUTION] * 2
     assert (guidance.origin, guidance.diagnosis) == (HintOrigin.ACCEPTED, ("counts 1 as prime",))
+
+
+@pytest.mark.parametrize("char", ["\x1b", "\x9b", "\x07", "\u202e", "\u2066", "\u200f"])
+def test_what_an_endpoint_says_cannot_steer_the_terminal_on_which_it_is_logged(char):
+    assert describe(BackendError(f"HTTP 500: {char}[2Jgone\r\nnext")) == "BackendError: HTTP 500: [2Jgone next"
+    assert describe(BackendError(f"Bearer sec{char}ret")) == "BackendError: Bearer [removed]"
