@@ -176,6 +176,7 @@ def test_written_and_unwritten_lessons_survive_as_json():
 
     later = LessonQueue(write, size=8, workers=1)
     later.restore(saved)
+    later.go_on()
     items = finished(later, 3)
     assert [item.assignment for item in items] == [assignment(i) for i in range(3)]
     assert items[0].lesson == write([assignment(0).group])[0]
@@ -242,6 +243,7 @@ def test_groups_of_another_strategy_are_queued_without_their_lessons():
     until(lambda: queue.state()[0]["lesson"])
     other = LessonQueue(lambda groups: [Lesson(prompt="of the other")], size=8)
     other.restore(queue.state(), with_lessons=False)
+    other.go_on()
     (item,) = finished(other, 1)
     assert item.lesson.prompt == "of the other"
 

@@ -231,6 +231,22 @@ def test_lessons_that_are_written_are_used_by_the_resumed_run_without_asking_aga
     assert [(record.collapsed_at, record.step, record.guidance.hint) for record in used] == [(0, 1, tiny.HINT)] * 2
 
 
+def test_no_lesson_is_begun_before_the_budget_knows_what_the_run_has_spent(tmp_path):
+    gate = threading.Event()
+    ahead(tmp_path, Mentor(ScriptedBackend(lambda role, messages: gate.wait(60) and "")), wait=False).train()
+    gate.set()
+    backend, asked = tiny.backend(), []
+
+    class Late(Mentor):
+        def resume_spending(self, *spent):
+            time.sleep(0.3)
+            asked.append(len(backend.requests))
+            super().resume_spending(*spent)
+
+    ahead(tmp_path, Late(backend), wait=True, max_steps=2).train(resume_from_checkpoint=True)
+    assert (asked, len(backend.requests) > 0) == ([0], True)
+
+
 class AskToStop(TrainerCallback):
     """Has SIGTERM come at a moment of the step after `step` optimizer steps."""
 

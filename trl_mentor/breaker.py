@@ -17,8 +17,8 @@ class Breaker:
 
     It is closed until `pause_after` calls in a row have failed, then open for `pause_seconds`, in which no call is
     made. After that one call, the probe, is let through: if it succeeds, the breaker closes; if it fails, it stays
-    open twice as long as before, or as long if that says little about the endpoint. What comes of calls that were begun
-    before it last opened or closed does not count.
+    open twice as long as before, or as long if that says little about the endpoint. What comes of calls that were
+    begun before it last opened or closed does not count.
     """
 
     def __init__(self, *, pause_after: int, pause_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:

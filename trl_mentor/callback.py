@@ -80,6 +80,8 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         trainer.mentor_totals = _read_totals(attributes)
         self._restore_lessons(attributes, is_main=state.is_world_process_zero)
         self._resume_spending()
+        if (queue := self._queue()) is not None:
+            queue.go_on()  # what its calls cost comes on top
         # A checkpoint of a run without this callback has no entry, and transformers needs one to save the next.
         state.stateful_callbacks.setdefault(type(self).__name__, self.state())
         if trainer.journal is not None:

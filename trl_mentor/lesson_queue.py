@@ -100,9 +100,9 @@ class LessonQueue:
         return [lesson.guidance for lesson in lessons if lesson is not None and lesson.guidance is not None]
 
     def restore(self, saved: Any, *, with_lessons: bool = True) -> None:
-        """Queue what `state` returned instead of what is queued, and go on; entries that cannot be read are logged.
+        """Queue what `state` returned instead of what is queued; entries that cannot be read are logged.
 
-        Without their lessons, the groups get new ones.
+        Without their lessons, the groups get new ones. None is begun before `go_on` or the next hand-over.
         """
         entries = []
         for item in saved if isinstance(saved, list) else ():
@@ -112,9 +112,13 @@ class LessonQueue:
             except (KeyError, TypeError, ValueError) as error:
                 logger.warning("a lesson of the checkpoint cannot be read and is lost: %s", describe(error))
         with self._lock:
-            self._paused = False
             self._entries = entries  # more than the size, if it was lowered, leave with the next hand-over
             self._busy = set()  # threads of an earlier run end by themselves and hold no place in this one
+
+    def go_on(self) -> None:
+        """Begin with what is queued."""
+        with self._lock:
+            self._paused = False
             self._start_threads()
 
     def _start_threads(self) -> None:
