@@ -101,6 +101,15 @@ def test_hint_prints_everything_the_mentor_did(endpoint, capsys):
     assert "sk-secret" not in printed
 
 
+def no_w31(hint, group):
+    return "Do not speak of w31." if "w31" in hint else None
+
+
+def test_hint_takes_thinking_and_a_leak_rule_as_the_settings_do(endpoint, capsys):
+    assert hint(endpoint.url, *flags(), "--leak-rule", "test_cli.no_w31", "--thinking", '{"judgment": false}') == 3
+    assert "Do not speak of w31." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("verdict", "origin", "code"), [("HIGH", "accepted", 0), ("LOW", "fallback", 3)])
 def test_hint_reads_json_prints_json_and_exits_by_how_the_hint_came_to_be(
     endpoint, capsys, tmp_path, verdict, origin, code

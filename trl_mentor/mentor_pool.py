@@ -116,14 +116,19 @@ def outcome_of(job: Callable[[], T]) -> T | Exception:
 
 
 def describe(outcome: object) -> str:
-    """Type and message of an error in one bounded line, with what looks like a credential taken out.
-
-    Characters that would steer a terminal or turn the direction of its text are left out: an endpoint may send them.
-    """
+    """Type and message of an error, as `one_line`."""
     if not isinstance(outcome, Exception):
         return f"the backend returned {type(outcome).__name__} where a Reply was expected"
     message = outcome_of(lambda: str(outcome)[: 10 * _MAX_ERROR_CHARS])
     text = f"{type(outcome).__name__}: {message if isinstance(message, str) else 'no readable message'}"
-    line = " ".join(clean_text(text).split())
+    return one_line(text, _MAX_ERROR_CHARS)
+
+
+def one_line(text: str, limit: int) -> str:
+    """The beginning of a foreign text in one bounded line, with what looks like a credential taken out.
+
+    Characters that would steer a terminal or turn the direction of its text are left out: an endpoint may send them.
+    """
+    line = " ".join(clean_text(text[: 20 * limit]).split())
     seen = "".join(char for char in line if unicodedata.category(char) not in ("Cc", "Cf"))
-    return _CREDENTIAL.sub("[removed]", seen)[:_MAX_ERROR_CHARS]
+    return _CREDENTIAL.sub("[removed]", seen)[:limit]

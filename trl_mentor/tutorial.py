@@ -13,7 +13,7 @@ from trl_mentor.backends.base import Backend
 from trl_mentor.calls import Caller
 from trl_mentor.errors import BackendError, DoubtfulReplyError, EndpointPausedError, NotAskedError, ReplyError
 from trl_mentor.leaks.gate import WITHHELD, LeakGate
-from trl_mentor.mentor_pool import describe, outcome_of
+from trl_mentor.mentor_pool import describe, one_line, outcome_of
 from trl_mentor.packing import pack_attempts, pack_feedback
 from trl_mentor.reask import ask_again, worth_asking_again
 from trl_mentor.records import (
@@ -32,6 +32,8 @@ from trl_mentor.replies import is_quoted, split_thinking
 from trl_mentor.templating import PromptTemplates, Slot
 
 T = TypeVar("T")
+
+_SHOWN_CHARS = 200
 
 _UNREADABLE = Verdict(
     Quality.LOW,
@@ -190,7 +192,14 @@ class Tutorial:
             result = DoubtfulReplyError("the whole reply stands in the prompt, where somebody else wrote it")
         self.caller.calls[-1] = replace(
             self.caller.calls[-1],
-            error=describe(result) if isinstance(result, Exception) else None,
+            error=_with_beginning(result, reply) if isinstance(result, Exception) else None,
             thinking_chars=len(thinking) + len(reply.thinking),
         )
         return result
+
+
+def _with_beginning(error: Exception, reply: Reply) -> str:
+    """The error with what the reply begins with, for a person alone: the judge's reply may hold the answer."""
+    visible, thinking = split_thinking(reply.text) if isinstance(reply.text, str) else ("", "")
+    shown = one_line(visible or thinking or reply.thinking, _SHOWN_CHARS)
+    return f"{describe(error)}; it begins: {shown!r}" if shown else describe(error)

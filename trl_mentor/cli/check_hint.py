@@ -44,7 +44,8 @@ def _made_up(setup: Setup) -> CollapsedGroup:
 def _replies(setup: Setup, guidance: Guidance) -> Finding:
     errors = [f"{call.role}: {call.error}" for call in guidance.calls if call.error]
     figures = _figures(guidance)
-    cut = [error for error in errors if "cut off" in error or "but thinking" in error]
+    said = [error.partition("; it begins: ")[0] for error in errors]  # the reply itself may say anything
+    cut = [error for error, why in zip(errors, said, strict=True) if "cut off" in why or "but thinking" in why]
     if cut:
         limit = setup.training.mentor_max_tokens
         fix = f"raise mentor_max_tokens ({limit}), or turn thinking off with mentor_thinking or mentor_extra_body"
@@ -55,10 +56,11 @@ def _replies(setup: Setup, guidance: Guidance) -> Finding:
             return warn("replies", f"a reply was cut off by mentor_max_tokens: {cut[0]}", fix, **figures)
     if guidance.origin is HintOrigin.FAILED:
         return fail("replies", f"no hint: {guidance.reason}", _failure_fix(setup, guidance), **figures)
-    unread = [error for error in errors if "timeout" not in error]
+    unread = [error for error, why in zip(errors, said, strict=True) if "timeout" not in why]
     if len(unread) == len(guidance.calls):
         fix = (
-            "take a stronger mentor, and look at its replies with `trl-mentor hint`: as it is, hints are the fixed one"
+            "see the reply above; if it is prose, the endpoint may ignore the schema or think too long "
+            "(mentor_thinking, mentor_max_tokens); else take a stronger mentor: as it is, hints are the fixed one"
         )
         return warn("replies", f"no reply could be read: {unread[0]}", fix, **figures)
     if guidance.origin is HintOrigin.FALLBACK:
