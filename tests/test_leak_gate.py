@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import subprocess
+import re
 import sys
 import time
 from pathlib import Path
@@ -16,11 +17,11 @@ from trl_mentor.assembly import shorter_hint
 from trl_mentor.backends.scripted import ScriptedBackend
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import build_mentor
-from trl_mentor.leaks import gate, math_equal, rules
+from trl_mentor.leaks import gate, math_process, rules
 from trl_mentor.leaks.gate import OWN_RULE, UNDECIDED, WITHHELD, LeakGate
 from trl_mentor.leaks.hint_rules import HintLimits
 from trl_mentor.leaks.math_candidates import candidates, is_cheap
-from trl_mentor.leaks.math_equal import are_equal
+from trl_mentor.leaks.math_equal import PROCESS, are_equal
 from trl_mentor.leaks.rules import rules_of
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Attempt, CollapsedGroup, Guidance, HintOrigin, Lesson, Quality, Role, VerdictSource
@@ -158,8 +159,9 @@ def test_a_hostile_text_in_any_place_costs_seconds_at_most(name):
 
 
 def test_a_comparison_that_never_ends_costs_others_a_wait_and_their_hints(monkeypatch):
-    monkeypatch.setattr(math_equal, "_PATIENCE", 0.05)
-    with math_equal._LOCK:
+    monkeypatch.setattr(math_process, "_PATIENCE", 0.05)
+    PROCESS.restart()
+    with PROCESS._lock:
         assert LeakGate().objection("Think about $4 + 4$ first.", GROUP) == UNDECIDED
     assert LeakGate().objection("Think about $4 + 4$ first.", GROUP) is None
 
@@ -170,12 +172,11 @@ def test_the_package_imports_without_the_algebra():
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
 
 
-def test_the_parser_writes_nothing_into_the_log_and_its_warnings_to_others_stay(caplog):
+def test_the_parser_writes_nothing_into_the_log_or_the_terminal(caplog, capfd):
     with caplog.at_level(logging.DEBUG):
         assert not are_equal("\\frac{1}{", "3.25 + 1")
-        assert not caplog.records
-        logging.getLogger("math_verify.parser").warning("somebody else's")
-    assert [record.message for record in caplog.records] == ["somebody else's"]
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
 
 
 def test_each_domain_has_its_rules_and_a_domain_of_the_users_own_the_general_ones():
@@ -235,6 +236,32 @@ def test_a_rule_that_raises_refuses_every_hint_is_recorded_and_tells_nothing():
     assert not any("secret" in str(request.messages) for request in backend.requests)
 
 
+def test_the_first_exception_of_a_rule_is_said_and_no_further_one(caplog):
+    teacher, _ = mentor(leak_rule=break_down)
+    teacher.guide([GROUP, GROUP])
+    (warning,) = caplog.messages
+    assert warning.startswith("trl-mentor: the leak rule break_down raised ValueError: secret")
+    assert "hints are refused while it does" in warning
+
+
+@pytest.mark.parametrize(
+    ("rule", "complaint"),
+    [
+        ("leak.no_formula", "leak_rule is 'leak.no_formula'; give the function itself; the dotted path is for"),
+        (lambda hint: None, "cannot be called with two arguments"),
+        (lambda hint, group, *, strict: None, "'strict'"),
+    ],
+)
+def test_a_rule_that_cannot_be_called_with_a_hint_and_a_group_is_refused_at_construction(rule, complaint):
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        mentor(leak_rule=rule)
+
+
+@pytest.mark.parametrize("rule", [lambda hint, group, strict=True: None, lambda *given: None, max])
+def test_any_callable_of_two_arguments_is_a_rule(rule):
+    assert mentor(leak_rule=rule)
+
+
 def test_a_rule_whose_sentence_tells_the_answer_is_not_quoted():
     assert LeakGate(own_rule=tell).objection(HINT, GROUP) == OWN_RULE
     assert LeakGate(own_rule=lambda hint, asked: 7).objection(HINT, GROUP) == OWN_RULE
@@ -248,10 +275,11 @@ def test_a_domain_rule_that_raises_refuses_the_hint_and_is_said_once(monkeypatch
     assert "leak rule break_down raised ValueError" in warning
 
 
-def test_algebra_that_cannot_be_imported_is_said_and_leaves_the_rules_that_need_none(monkeypatch, caplog):
+def test_algebra_that_cannot_be_imported_is_said_and_leaves_the_rules_that_need_none(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(gate, "_warned", set())
-    monkeypatch.setitem(sys.modules, "math_verify", None)
-    math_equal._parsed.cache_clear()
+    (tmp_path / "math_verify.py").write_text("raise ImportError('math_verify is broken')")
+    monkeypatch.syspath_prepend(tmp_path)
+    PROCESS.restart()
     asked = group("\\sqrt{8}", "How long is the side?")
     assert LeakGate().objection("Look at $2\\sqrt{2}$ first.", asked) == UNDECIDED
     assert LeakGate().objection("Look for a right angle.", asked) is None

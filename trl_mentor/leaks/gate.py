@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from dataclasses import dataclass, field
 from functools import partial
 
+from trl_mentor.errors import ConfigError
 from trl_mentor.leaks.hint_rules import HintLimits, check_hint, gives_away
 from trl_mentor.leaks.rules import LeakRule, rules_of
 from trl_mentor.mentor_pool import describe, outcome_of
@@ -28,6 +30,12 @@ class LeakGate:
     limits: HintLimits = field(default_factory=HintLimits)
     own_rule: LeakRule | None = None
     """Asked last, about hints alone. One that raises, or returns no text and not None, refuses the hint."""
+    _said: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raises `ConfigError` for a rule that cannot be called with a hint and a group."""
+        if self.own_rule is not None:
+            _check_rule(self.own_rule)
 
     def objection(self, hint: str, group: CollapsedGroup) -> str | None:
         """What speaks against a hint, in sentences that cannot carry the answer; None if nothing."""
@@ -54,12 +62,36 @@ class LeakGate:
         if said is None:
             return None
         if isinstance(said, Exception):
+            if not self._said:
+                self._said.append(describe(said))
+                text = "trl-mentor: the leak rule %s raised %s; hints are refused while it does. This is said once."
+                logger.warning(text, _name(rule), self._said[0])
             return f"{OWN_RULE} (The rule raised {type(said).__name__}.)"
         return said if isinstance(said, str) and said.strip() and not self.gives_away(said, group) else OWN_RULE
 
 
+def _name(rule: LeakRule) -> str:
+    return str(getattr(rule, "__name__", type(rule).__name__))
+
+
+def _check_rule(rule: LeakRule) -> None:
+    if not callable(rule):
+        raise ConfigError(
+            f"leak_rule is {rule!r}; give the function itself; the dotted path is for mentor_leak_rule in a recipe"
+        )
+    signature = outcome_of(lambda: inspect.signature(rule))
+    if not isinstance(signature, inspect.Signature):
+        return  # some functions written in C have none to look at
+    problem = outcome_of(lambda: signature.bind("hint", None))
+    if isinstance(problem, Exception):
+        raise ConfigError(
+            f"leak_rule is {_name(rule)}{signature}, which cannot be called with two arguments ({problem}); it is "
+            "given the hint and the CollapsedGroup, and returns what speaks against the hint, or None"
+        )
+
+
 def _undecided(rule: LeakRule, error: Exception) -> str:
-    _warn_once(getattr(rule, "__name__", "unnamed"), type(error).__name__, describe(error))
+    _warn_once(_name(rule), type(error).__name__, describe(error))
     return UNDECIDED
 
 
@@ -71,7 +103,7 @@ def _warn_once(rule: str, kind: str, error: str) -> None:
     if (rule, kind) not in _warned:
         _warned.add((rule, kind))
         logger.warning(
-            "The leak rule %s raised %s, so every hint that it cannot decide about is refused. If a module cannot be"
+            "trl-mentor: the leak rule %s raised %s, so every hint that it cannot decide about is refused. If a module cannot be"
             " imported: pip install --force-reinstall math-verify. This is said once.",
             rule,
             error,
