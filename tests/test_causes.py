@@ -5,8 +5,10 @@ import math
 import pytest
 
 from trl_mentor.causes import DEFAULT_ROUTES, Sign, check_routes, find_cause, format_columns, states_answer
+from trl_mentor.collapse import SuccessRule
 from trl_mentor.errors import ConfigError
-from trl_mentor.records import Cause, Route
+from trl_mentor.group_reader import GroupReader, Member
+from trl_mentor.records import Cause, Route, Row
 
 NAN = math.nan
 WRONG = ("so it is 4", "I think 5", "maybe 6")
@@ -108,6 +110,24 @@ def test_the_reference_answer_that_was_read_or_got_a_part_of_the_reward_is_no_fa
     read = Sign("The answer is 12.", 0.0, parsed="[13]")
     assert find_cause([*signs(), read], "12").cause is Cause.KNOWLEDGE
     assert find_cause([*signs(), Sign("The answer is 12.", 0.3)], "12").cause is Cause.KNOWLEDGE
+
+
+@pytest.mark.parametrize("named", [("right", "short"), ()], ids=["all must succeed", "their sum must"])
+@pytest.mark.parametrize(
+    ("rewards", "cause"),
+    [
+        ((0.0, 0.0), Cause.FORMAT),
+        ((0.0, -1.0), Cause.FORMAT),
+        ((1.0, -1.0), Cause.KNOWLEDGE),
+        ((NAN, 0.0), Cause.KNOWLEDGE),
+    ],
+)
+def test_the_reference_answer_that_another_condition_failed_is_no_fault_of_form(named, rewards, cause):
+    rule = SuccessRule.from_names(["right", "short"], weights=[1.0, 1.0], success_rewards=named)
+    example = {"prompt": "6 + 6?", "answer": "12"}
+    rows = [Row([1], [2], text, None, rewards) for text in ("I guess 4", "Answer: 12")]
+    members = [Member(number, row, truncated=False, example=example) for number, row in enumerate(rows)]
+    assert GroupReader(rule, answer_columns=["answer"]).read(0, members).cause is cause
 
 
 @pytest.mark.parametrize(

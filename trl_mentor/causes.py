@@ -50,6 +50,8 @@ class Sign:
     text: str
     success: float
     """The success reward; NaN if it could not be scored."""
+    divided: bool = False
+    """Whether one of the rewards that it is made of is above 0 or could not be scored, so that another one fails it."""
     truncated: bool = False
     formats: tuple[float, ...] = ()
     """Values of the format rewards; NaN where there is none."""
@@ -99,7 +101,8 @@ def _form_at_fault(judged: Sequence[Sign], answer: str | None) -> str | None:
     if not read and all(_breaks_the_form(sign) for sign in judged):
         return f"no completion of {len(judged)} has a format reward above 0"
     for sign in judged:
-        if sign not in read and sign.success <= 0 and answer is not None and states_answer(sign.text, answer):
+        refused = sign not in read and sign.success <= 0 and not sign.divided
+        if refused and answer is not None and states_answer(sign.text, answer):
             end = _shown(sign.text, from_end=True)
             return f"the success reward does not count the reference answer, with which a completion ends: {end}"
     return None

@@ -48,13 +48,16 @@ class SuccessRule:
 
     def value(self, rewards: Sequence[float]) -> float:
         """The success reward of one completion; NaN if it is unscorable. `rewards` holds one value per function."""
+        scored = [part for part in self.parts(rewards) if not math.isnan(part)]
+        if not scored:
+            return math.nan
+        return min(scored) if self.chosen else math.fsum(scored)
+
+    def parts(self, rewards: Sequence[float]) -> list[float]:
+        """What `value` is made of: the success rewards, or all of them with their weights; NaN if not scored."""
         if self.chosen:
-            scored = [rewards[column] for column in self.chosen if not math.isnan(rewards[column])]
-            return min(scored) if scored else math.nan
-        scored = [
-            weight * reward for weight, reward in zip(self.weights, rewards, strict=True) if not math.isnan(reward)
-        ]
-        return math.fsum(scored) if scored else math.nan
+            return [rewards[column] for column in self.chosen]
+        return [weight * reward for weight, reward in zip(self.weights, rewards, strict=True)]
 
     def succeeds(self, value: float) -> bool:
         """Whether a success reward exceeds the threshold; NaN does not."""

@@ -61,6 +61,7 @@ class GroupReader:
         return Sign(
             text=completion_text(row.completion),
             success=self.rule.value(row.rewards),
+            divided=not all(part <= 0 for part in self.rule.parts(row.rewards)),
             truncated=member.truncated,
             formats=tuple(row.rewards[column] for column in self.format_columns),
             parsed=parsed if isinstance(parsed, str) else None,
