@@ -15,6 +15,7 @@ from trl_mentor import Mentor, read_journal
 from trl_mentor.counters import Counters
 from trl_mentor.errors import ConfigError
 from trl_mentor.records import Cause, HintOrigin, RerollOutcome
+from trl_mentor.strategies.resample import ResampleStrategy
 
 EOS = 1
 FORMAT_HINT = tiny.mentor().plan.templates.format_hint
@@ -295,6 +296,20 @@ def test_resampling_rerolls_whatever_the_cause_and_records_it(tmp_path, cause):
     assert [item.group.cause for item in read_journal(tmp_path)] == [cause] * 2
     assert getattr(trainer.mentor_totals, f"cause_{cause}") == 2
     assert trainer.mentor_totals.reroll_completions == (8 if cause is Cause.CUT_OFF else 0)
+
+
+def test_the_causes_of_groups_that_did_not_collapse_are_not_counted(tmp_path):
+    class All(ResampleStrategy):
+        name = "all"
+
+        def select(self, states):
+            return list(range(len(states)))
+
+    trainer = run(tmp_path, distinct, Verifier(), mentor=None, strategy=All())
+    totals = trainer.mentor_totals
+    assert (totals.groups, totals.collapsed, totals.unscorable) == (4, 2, 0)
+    assert sum(getattr(totals, f"cause_{cause}") for cause in Cause) == 2
+    assert (set(trainer.newest_causes), len(read_journal(tmp_path))) == ({Cause.KNOWLEDGE}, 4)
 
 
 def test_a_run_that_only_measures_counts_causes_and_records_nothing(tmp_path):

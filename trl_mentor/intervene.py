@@ -73,6 +73,8 @@ class Concerned:
     """Those whose rows the ranks exchange: the others', and every collapsed one, for their causes."""
     selected: Sequence[int]
     """Those that the strategy acts on."""
+    failed: Sequence[int] = ()
+    """The collapsed and the unscorable ones, whose causes count."""
     recorded: Sequence[int] = ()
     """Those that nothing can be done about, which the journal is to tell of nevertheless."""
 
@@ -80,9 +82,11 @@ class Concerned:
     def among(cls, states: Sequence[GroupState], selected: Sequence[int], *, journaled: bool) -> Concerned:
         """Those of a batch in which the strategy selected some; without a journal none is recorded."""
         unscorable = find_unscorable(states)
+        failed = sorted([*find_collapsed(states), *unscorable])
         return cls(
-            gathered=sorted({*selected, *find_collapsed(states), *unscorable}),
+            gathered=sorted({*selected, *failed}),
             selected=selected,
+            failed=failed,
             recorded=[index for index in unscorable if index not in selected] if journaled else [],
         )
 
@@ -127,9 +131,11 @@ def intervene(
     originals = concerned.of(selected, gathered)
     plans: list[Planned] = []
     groups: list[CollapsedGroup] = []
+    failed: list[CollapsedGroup] = []
 
     def plan() -> tuple[list[Place], Counters]:
         groups.extend(map(reader.read, concerned.gathered, gathered))
+        failed.extend(concerned.of(concerned.failed, groups))
         pairs = zip(concerned.of(selected, groups), originals, strict=True)
         assignments = [Assignment(group, example_of(rows), step) for group, rows in pairs]
         planned = Planned([], [])
@@ -138,7 +144,7 @@ def intervene(
         pairs = zip(concerned.of(concerned.recorded, groups), concerned.of(concerned.recorded, gathered), strict=True)
         planned.unused.extend(left_alone(Assignment(group, example_of(rows), step)) for group, rows in pairs)
         plans.append(planned)
-        counters = planned.counters + _count_work(planned) + count_causes(group.cause for group in groups)
+        counters = planned.counters + _count_work(planned) + count_causes(group.cause for group in failed)
         return _places(planned, assignments), counters
 
     started = time.monotonic()
@@ -170,7 +176,7 @@ def intervene(
                 planned, rerolled, step, strategy.name, rule=reader.rule, reward_names=reward_names
             )
         ],
-        details={group.cause: group.cause_detail for group in groups},
+        details={group.cause: group.cause_detail for group in failed},
         rows=merged,
         examples={selected[place.position]: place.example for place in places if place.example is not None},
         counters=counters,
