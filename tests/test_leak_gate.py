@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
