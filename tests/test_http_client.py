@@ -141,6 +141,27 @@ def test_a_forked_process_can_ask_and_takes_nothing_from_its_parent():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+HANGING_LOOKUP = """
+import socket, threading
+from trl_mentor.backends.openai import OpenAIBackend
+from trl_mentor.errors import BackendError
+from trl_mentor.records import Role
+
+socket.getaddrinfo = lambda *args, **options: threading.Event().wait()
+backend = OpenAIBackend("m", base_url="http://mentor.example/v1", max_retries=0)
+try:
+    backend.chat([{"role": "user", "content": "?"}], role=Role.JUDGMENT, timeout=0.2)
+except BackendError:
+    print("failed")
+"""
+
+
+def test_a_program_ends_although_the_name_of_the_endpoint_is_still_looked_up():
+    command = [sys.executable, "-c", HANGING_LOOKUP]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "failed\n", "")
+
+
 # The environment
 
 

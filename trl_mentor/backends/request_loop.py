@@ -7,11 +7,13 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from trl_mentor.errors import BackendError
+from trl_mentor.mentor_pool import outcome_of
 
 T = TypeVar("T")
 
@@ -61,10 +63,30 @@ class RequestLoop:
         if self._loop is None or self._process != os.getpid():
             self._process = os.getpid()
             self._loop = asyncio.new_event_loop()
+            self._loop.set_default_executor(_DaemonThreads())
             self._thread = threading.Thread(target=_serve, args=(self._loop,), name="mentor-requests", daemon=True)
             self._thread.start()
             weakref.finalize(self, _end, self._loop, self._close_client, self._process)
         return self._loop
+
+
+class _DaemonThreads(ThreadPoolExecutor):
+    """For the lookups of host names, which block: the interpreter would wait at its end for one that hangs."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            outcome = outcome_of(partial(fn, *args, **kwargs))
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        threading.Thread(target=work, name="mentor-lookup", daemon=True).start()
+        return future
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
