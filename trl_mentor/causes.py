@@ -51,7 +51,7 @@ class Sign:
     success: float
     """The success reward; NaN if it could not be scored."""
     divided: bool = False
-    """Whether one of the rewards that it is made of is above 0 or could not be scored, so that another one fails it."""
+    """Whether a reward that it is made of is above 0 or could not be scored, so that another one may fail it."""
     truncated: bool = False
     formats: tuple[float, ...] = ()
     """Values of the format rewards; NaN where there is none."""
