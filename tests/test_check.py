@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +18,7 @@ import tiny
 import yaml
 
 from trl_mentor.cli.main import main
-from trl_mentor.leaks import math_equal
+from trl_mentor.leaks.math_equal import PROCESS
 
 SMOKE = Path(__file__).parents[1] / "recipes" / "smoke" / "grpo.yaml"
 KEY_NAME = "TEST_CHECK_MENTOR_KEY"
@@ -236,9 +235,10 @@ def test_the_smoke_recipe_passes_and_what_was_measured_is_in_the_json(world, cap
     assert len(world.endpoint.requests) == 5  # the model, three for the hint, one with a schema
 
 
-def test_a_leak_gate_whose_algebra_is_broken_fails_and_says_what_to_install(world, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "math_verify", None)
-    math_equal._parsed.cache_clear()
+def test_a_leak_gate_whose_algebra_is_broken_fails_and_says_what_to_install(world, tmp_path, capsys, monkeypatch):
+    (tmp_path / "math_verify.py").write_text("raise ImportError('math_verify is broken')")
+    monkeypatch.syspath_prepend(tmp_path)
+    PROCESS.restart()
     found = world.check(capsys).at["leak gate"]
     assert found["level"] == "fail"
     assert "math_verify" in found["found"]

@@ -25,7 +25,6 @@ LAYERS = {
     "budget": 1,
     "budget_limits": 1,
     "causes": 1,
-    "channel": 1,
     "collapse": 1,
     "counters": 1,
     "events": 1,
@@ -47,6 +46,7 @@ LAYERS = {
     "rescue": 1,
     "settings": 1,
     "backends": 2,
+    "channel": 2,
     "mentor_pool": 2,
     "leaks": 2,
     "templating": 2,
@@ -90,8 +90,8 @@ EXCEPTIONS = {
     "backends/transformers.py": {"torch", "transformers"},
     # The same with an engine; torch-free until it is constructed.
     "backends/vllm.py": {"vllm"},
-    # Reads mathematics with math-verify, imported with the first comparison.
-    "leaks/math_equal.py": {"math_verify", "sympy"},
+    # Reads mathematics with math-verify, in a process of its own.
+    "leaks/math_worker.py": {"math_verify", "sympy"},
     # The journal as a table, imported only when one is asked for.
     "journal_table.py": {"datasets"},
 }
