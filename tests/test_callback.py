@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import os
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 import tiny
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
+import trl_mentor
 from trl_mentor import Mentor, MentorCallback, ScriptedBackend, read_journal
 from trl_mentor.alarms import Alarms
+from trl_mentor.callback import progress_line
 from trl_mentor.causes import check_routes
 from trl_mentor.counters import Counters
 from trl_mentor.errors import BackendError, ConfigError
@@ -201,7 +205,7 @@ def test_a_dead_endpoint_is_warned_about_once_with_the_journal_to_look_at(tmp_pa
         mentor = Mentor(ScriptedBackend(refuse), pause_after=1_000)
         tiny.trained(tmp_path, mentor=mentor, max_steps=6, reward=tiny.HardRowsFail((0.0,)))
     (warning,) = warnings_in(caplog)
-    assert warning.startswith("WARNING trl-mentor: the mentor failed for 100% of the groups")
+    assert warning.startswith("trl-mentor: the mentor failed for 100% of the groups")
     assert "The last time: the backend failed in every attempt" in warning
     assert warning.endswith(f"Journal: {tmp_path / 'mentor' / 'journal.jsonl'}")
 
@@ -223,7 +227,57 @@ def test_hints_that_solve_everything_are_warned_about(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         tiny.trained(tmp_path, reward=tiny.HardRowsFail((1.0,)), max_steps=8)
     (warning,) = warnings_in(caplog)
-    assert warning.startswith("WARNING trl-mentor: 100% of the re-rolled groups succeed completely")
+    assert warning.startswith("trl-mentor: 100% of the re-rolled groups succeed completely")
+
+
+def test_failures_from_before_an_endpoint_came_back_raise_no_alarm_after_it(tmp_path, caplog):
+    working, asked = tiny.backend(), []
+
+    def recovers(role, messages):
+        asked.append(role)
+        if len(asked) <= 6:
+            raise BackendError("connection refused")
+        return working.chat(messages, role=role, timeout=1.0)
+
+    with caplog.at_level(logging.INFO):
+        mentor = Mentor(ScriptedBackend(recovers), pause_after=6, pause_seconds=0.001)
+        tiny.trained(tmp_path, mentor=mentor, max_steps=3, logging_steps=3, reward=tiny.HardRowsFail())
+    assert [event.kind for event in read_journal(tmp_path).events] == ["paused", "resumed"]
+    assert any("works again" in record.message for record in caplog.records if record.levelname == "WARNING")
+    assert warnings_in(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("counted", "said"),
+    [
+        (Counters(skipped=2, not_asked=2), "2 not asked"),
+        (Counters(skipped=3, not_asked=3, cause_cut_off=1), "1 cut off, 2 not asked"),
+        (
+            Counters(skipped=6, not_asked=4, cause_verifier_error=4, failed=1),
+            "4 not judged, 1 failed by the mentor, 1 skipped",
+        ),
+        (Counters(skipped=3, dropped=3), "3 dropped"),
+        (Counters(skipped=1, not_asked=1, cause_duplicates=1), "1 all the same"),
+        (Counters(skipped=0, cause_duplicates=1, failed=1), ""),
+    ],
+)
+def test_the_line_says_why_groups_were_skipped(counted, said):
+    line = progress_line(3, counted + Counters(groups=8, collapsed=6, rescued=1), 10.0)
+    assert line == "step 3: 6 of 8 groups collapsed, 1 rescued" + (said and f", {said}")
+
+
+def test_a_cause_that_the_mentor_is_asked_about_is_no_reason_to_skip():
+    counted = Counters(groups=8, skipped=1, not_asked=1, cause_cut_off=1)
+    line = progress_line(3, counted, 10.0, check_routes({"cut_off": "mentor"}))
+    assert line == "step 3: 0 of 8 groups collapsed, 1 not asked"
+
+
+def test_every_warning_of_the_package_says_whose_it_is():
+    for file in Path(trl_mentor.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            warns = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "warning"
+            if warns and ast.unparse(node.func) == "logger.warning" and isinstance(node.args[0], ast.Constant):
+                assert node.args[0].value.startswith("trl-mentor: "), f"{file}:{node.lineno}"
 
 
 def test_a_healthy_run_warns_about_nothing(tmp_path, caplog):

@@ -168,6 +168,16 @@ def test_what_is_reported_to_the_mentor_stays_out_of_the_table_of_completions(tm
     assert (attempt.reward, attempt.feedback) == (None, "test 3 failed\ncould not be judged: no sandbox")
 
 
+def test_a_report_that_has_no_text_ends_no_training(tmp_path):
+    class Odd:
+        def __str__(self):
+            raise OSError("gone")
+
+    run(tmp_path, distinct, Verifier(report={"mentor/feedback": Odd()}))
+    feedback = read_journal(tmp_path)[0].group.attempts[0].feedback
+    assert feedback == "a Odd that has no text: OSError: gone"
+
+
 def test_evaluations_may_report_too(tmp_path):
     reward = Verifier(report={"mentor/feedback": "test 3 failed"})
     run(
@@ -195,6 +205,15 @@ def test_a_report_of_another_length_is_left_out_and_said(tmp_path, caplog):
     run(tmp_path, distinct, verifier)
     assert "got 1 values for 16 completions" in caplog.text
     assert {a.feedback for item in read_journal(tmp_path) for a in item.group.attempts} == {None}
+
+
+def test_a_text_in_the_place_of_a_report_is_said_once(tmp_path, caplog):
+    def verifier(completions, log_extra, **kwargs):
+        log_extra("mentor/feedback", "all wrong")
+        return [0.0] * len(completions)
+
+    run(tmp_path, distinct, verifier, max_steps=2)
+    assert caplog.text.count("log_extra('mentor/feedback', ...) got a text, not a list, for 16 completions") == 1
 
 
 def test_a_group_of_which_no_format_reward_pays_gets_the_format_hint(tmp_path):

@@ -59,7 +59,7 @@ def test_a_checkpoint_without_a_whole_file_that_resuming_reads_is_passed_over(ru
     damage(run / "checkpoint-3" / name, how)
     assert last_complete_checkpoint(run) == run / "checkpoint-2"
     (line,) = [record.message for record in caplog.records if record.name == "trl_mentor.checkpoints"]
-    assert line.startswith(f"passed over the checkpoint {run / 'checkpoint-3'}: ")
+    assert line.startswith(f"trl-mentor: passed over the checkpoint {run / 'checkpoint-3'}: ")
     named = {"model.safetensors": "weights", "optimizer.pt": "optimizer"}.get(name, name) if how == "missing" else name
     assert named in line
 

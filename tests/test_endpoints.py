@@ -92,7 +92,7 @@ def test_opening_and_closing_are_a_log_line_and_an_event_each_and_a_probe_that_f
     assert "connection refused" in opened.text
     assert closed.text == "the mentor at http://a/v1 works again after 100 s"
     first, again, last = [(record.levelname, record.message) for record in caplog.records]
-    assert (first, last) == (("WARNING", f"trl-mentor: {opened.text}"), ("INFO", f"trl-mentor: {closed.text}"))
+    assert (first, last) == (("WARNING", f"trl-mentor: {opened.text}"), ("WARNING", f"trl-mentor: {closed.text}"))
     assert again[0] == "WARNING"
     assert "still does not work after 31 s and is left alone for 60 s more: BackendError: connection" in again[1]
     assert events.take() == []

@@ -81,7 +81,7 @@ def test_the_journal_and_a_warning_say_what_was_raised(tmp_path, caplog):
         assert item.guidance.reason == "verifier_error: the verifier failed: verifier raised OSError: no sandbox"
         assert [attempt.reward for attempt in item.group.attempts] == [None] * 4
         assert item.group.attempts[0].feedback == "could not be judged: verifier raised OSError: no sandbox"
-    once = [line for line in caplog.messages if line.startswith("verifier raised OSError: no sandbox at ")]
+    once = [line for line in caplog.messages if line.startswith("trl-mentor: verifier raised OSError: no sandbox at ")]
     assert len(once) == 1
     assert f"{__file__}:" in once[0]
     alarms = [line for line in caplog.messages if "could not judge 100% of the groups" in line]

@@ -155,6 +155,12 @@ class Alarms:
         self._seen = [seen + counted for seen in self._seen]
         return list(self._due(failure or "no reason was given", details or {}))
 
+    def forget_failures(self) -> None:
+        """Begin the windows of the mentor's failures anew: what stopped it is over, and has been said."""
+        for number, alarm in enumerate(self._alarms):
+            if alarm.part(Counters(failed=1)):
+                self._seen[number] = Counters()
+
     def _due(self, failure: str, details: Mapping[Cause, str]) -> Iterator[str]:
         for number, (alarm, seen) in enumerate(zip(self._alarms, self._seen, strict=True)):
             if alarm.whole(seen) < alarm.window:

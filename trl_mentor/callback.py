@@ -13,11 +13,12 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 
 from trl_mentor.alarms import Alarms
+from trl_mentor.causes import DEFAULT_ROUTES
 from trl_mentor.counters import Counters, count_guidances
 from trl_mentor.errors import ConfigError
 from trl_mentor.lesson_queue import LessonQueue
 from trl_mentor.mentor import Mentor
-from trl_mentor.records import Usage
+from trl_mentor.records import Cause, EventKind, Route, Usage
 from trl_mentor.schedules import Ahead
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         Raises `ConfigError` when not bound.
         """
         trainer = self._bound()
-        trainer.last_mentor_failure = ""
+        trainer.last_mentor_failure, trainer.mentor_resumed = "", False
         self._alarms = Alarms(trainer.cause_routes)
         self._before_step = (-1, {})
         saved = state.stateful_callbacks.get(type(self).__name__)
@@ -110,11 +111,16 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
             return
         if state.is_world_process_zero:
             if self._progress:
-                tqdm.write(progress_line(state.global_step, window, now - self._logged_at))
+                routes = self._bound().cause_routes
+                tqdm.write(progress_line(state.global_step, window, now - self._logged_at, routes))
+            if self._bound().mentor_resumed:
+                self._bound().mentor_resumed = False
+                self._alarms.forget_failures()
+                window = replace(window, failed=0)
             with tqdm.external_write_mode():  # a line of its own, not the end of the progress bar
                 failure, details = self._bound().last_mentor_failure, self._bound().newest_causes
                 for warning in self._alarms.check(window, failure=failure, details=details):
-                    logger.warning("WARNING trl-mentor: %s%s", warning, self._where_to_look())
+                    logger.warning("trl-mentor: %s%s", warning, self._where_to_look())
         self._logged, self._logged_at = totals, now
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -148,7 +154,8 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
             queue.restore(lessons, with_lessons=attributes.get("strategy") == self._bound().strategy.name)
         elif lessons:
             logger.warning(
-                "The checkpoint holds %d lessons that were written ahead; this run is inline and leaves them.",
+                "trl-mentor: "
+                "the checkpoint holds %d lessons that were written ahead; this run is inline and leaves them.",
                 len(lessons),
             )
 
@@ -175,17 +182,27 @@ def write_events(trainer: MentorGRPOTrainer, *, step: int) -> None:
     journal, mentor = trainer.journal, getattr(trainer.strategy, "mentor", None)
     if journal is not None and isinstance(mentor, Mentor):
         for event in mentor.take_events():
+            trainer.mentor_resumed |= event.kind is EventKind.RESUMED
             journal.note(replace(event, step=step))
 
 
-def progress_line(step: int, window: Counters, seconds: float) -> str:
-    """One line on what happened in a window of `seconds` of wall-clock time."""
+_SKIPPED = {
+    Cause.CUT_OFF: "cut off",
+    Cause.DUPLICATES: "all the same",
+    Cause.FORMAT: "of wrong form",
+    Cause.UNSCORABLE: "not scored",
+    Cause.VERIFIER_ERROR: "not judged",
+}
+
+
+def progress_line(step: int, window: Counters, seconds: float, routes: Mapping[Cause, Route] = DEFAULT_ROUTES) -> str:
+    """One line on what happened in a window of `seconds` of wall-clock time; `routes` say which causes are skipped."""
     share = min(window.mentor_seconds / seconds, 1.0) if seconds > 0 else 0.0
     outcomes = {
         "rescued": window.rescued,
         "saturated": window.hint_saturated,
         "still collapsed": window.still_collapsed,
-        "skipped": window.skipped,
+        **_skipped(window, routes),
         "handed over": window.handed_over,
     }
     parts = [f"{window.collapsed} of {window.groups} groups collapsed"]
@@ -193,6 +210,24 @@ def progress_line(step: int, window: Counters, seconds: float) -> str:
     inline = window.calls and not window.handed_over
     waited = f"; waited {share:.0%} of the time for the mentor" if inline else ""
     return f"step {step}: {', '.join(parts)}{waited}"
+
+
+def _skipped(window: Counters, routes: Mapping[Cause, Route]) -> dict[str, int]:
+    """The groups that were not re-rolled, by the reason."""
+    causes = {
+        name: getattr(window, f"cause_{cause}") for cause, name in _SKIPPED.items() if routes[cause] is Route.SKIP
+    }
+    others = {
+        "not asked": window.not_asked - sum(causes.values()),
+        "failed by the mentor": window.failed,
+        "dropped": window.dropped,
+        "skipped": window.skipped,
+    }
+    left, parts = window.skipped, {}
+    for name, count in {**causes, **others}.items():
+        parts[name] = max(min(count, left), 0)
+        left -= parts[name]
+    return parts
 
 
 def _attributes(saved: Any) -> dict[str, Any]:

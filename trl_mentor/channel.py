@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.quoting import clean_text
 
 logger = logging.getLogger(__name__)
@@ -26,30 +27,49 @@ LIMITS = {FEEDBACK: 2_000, VERIFIER_ERROR: 400}
 """The columns of this package, and the characters that are kept of a value: its head and its end."""
 
 
-def reports(logged: Mapping[str, Sequence[Any]], rows: int) -> dict[str, list[str | None]]:
-    """The columns of this package with one value per row; a column that does not fit the rows is left out and said.
+def reports(
+    logged: Mapping[str, Sequence[Any]], rows: int, said: set[str] | None = None
+) -> dict[str, list[str | None]]:
+    """The columns of this package with one value per row; one that does not fit the rows is left out.
 
-    Several reward functions may report into one column; each adds a value for every row.
+    That is logged unless the column is among those that were `said` before, to which it is added. Several reward
+    functions may report into one column; each adds a value for every row.
     """
+    said = set() if said is None else said
     fitting: dict[str, list[str | None]] = {}
     for column, limit in LIMITS.items():
         values = logged.get(column, ())
         if len(values) % rows:
-            logger.warning(
-                "log_extra(%r, ...) got %d values for %d completions, so they are left out: give one per completion, "
-                "None where there is nothing to say",
-                column,
-                len(values),
-                rows,
-            )
+            if column not in said:
+                said.add(column)
+                logger.warning(
+                    "trl-mentor: log_extra(%r, ...) got %s for %d completions, so this is left out: give a list with "
+                    "one value per completion, None where there is nothing to say",
+                    column,
+                    _given(values),
+                    rows,
+                )
         elif values:
             fitting[column] = [_joined(values[row::rows], limit) for row in range(rows)]
     return fitting
 
 
+def _given(values: Sequence[Any]) -> str:
+    """TRL takes a text for the list of its characters."""
+    if len(values) > 1 and all(isinstance(value, str) and len(value) == 1 for value in values):
+        return "a text, not a list,"
+    return f"{len(values)} values"
+
+
 def _joined(values: Sequence[Any], limit: int) -> str | None:
-    given = (value if isinstance(value, str) else str(value) for value in values if value is not None)
+    given = (_text(value) for value in values if value is not None)
     return _bounded("\n".join(clean_text(_bounded(text, limit)) for text in given), limit).strip() or None
+
+
+def _text(value: Any) -> str:
+    """The value as a text, also where it has none: what a reward function reports ends no training."""
+    text = value if isinstance(value, str) else outcome_of(lambda: str(value))
+    return f"a {type(value).__name__} that has no text: {describe(text)}" if isinstance(text, Exception) else text
 
 
 def _bounded(text: str, limit: int) -> str:

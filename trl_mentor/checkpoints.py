@@ -46,7 +46,7 @@ def last_complete_checkpoint(output_dir: str | os.PathLike[str]) -> Path | None:
         problem = why_incomplete(checkpoint)
         if problem is None:
             return checkpoint
-        logger.warning("passed over the checkpoint %s: %s", checkpoint, problem)
+        logger.warning("trl-mentor: passed over the checkpoint %s: %s", checkpoint, problem)
     return None
 
 

@@ -26,7 +26,7 @@ def engine_limit(trainer: GRPOTrainer) -> int | None:
     known = min((limit for limit in limits if limit), default=None)
     if known is None and trainer.accelerator.is_main_process:
         logger.warning(
-            "The vLLM server does not say how long a sequence it takes. Set vllm_max_model_length to its "
+            "trl-mentor: the vLLM server does not say how long a sequence it takes. Set vllm_max_model_length to its "
             "--max_model_len: hints are then shortened to fit; else a hinted prompt that is too long ends the run."
         )
     return known

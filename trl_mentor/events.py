@@ -20,8 +20,7 @@ class Events:
 
     def add(self, kind: EventKind, text: str) -> None:
         """Log one line and keep the event."""
-        level = logging.INFO if kind is EventKind.RESUMED else logging.WARNING
-        logger.log(level, "trl-mentor: %s", text)
+        logger.warning("trl-mentor: %s", text)  # also that all is well again: nobody sees what is logged as INFO
         self._kept.append(Event(kind, text))
 
     def take(self) -> list[Event]:

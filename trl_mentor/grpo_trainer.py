@@ -119,6 +119,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         """What happened since the run began, over all ranks; a resumed run continues it."""
         self.last_mentor_failure = ""
         """Why the newest hint that was not accepted failed or fell back; empty before the first."""
+        self.mentor_resumed = False
+        """Whether an endpoint that was left alone has come to work again since the last log; on the main process."""
         self.cause_routes = strategy.routes if isinstance(strategy, MentorStrategy) else WITHOUT_A_MENTOR
         """What is done about each cause of collapse."""
         self.newest_causes: dict[Cause, str] = {}
@@ -132,6 +134,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._batch_inputs: list[dict[str, Any]] = []
         self._examples: dict[int, dict[str, Any]] = {}
         self._batch_rewards: torch.Tensor | None = None
+        self._misreported: set[str] = set()
         self._batch_hints: list[str] = []
         self._bind_callback()
 
@@ -306,7 +309,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _take_reports(self, rows: int) -> dict[str, list[str | None]]:
         """What reward functions reported to the mentor, taken out of the columns that TRL logs."""
-        return reports({column: self._pending_extra_logs.pop(column, []) for column in LIMITS}, rows)
+        logged = {column: self._pending_extra_logs.pop(column, []) for column in LIMITS}
+        return reports(logged, rows, self._misreported)
 
     def _objection(self, lesson: Lesson, original: Prompt) -> Objection | None:
         """What speaks against re-rolling this policy under a lesson, or None."""

@@ -129,6 +129,7 @@ def warn_if_ahead_shares_a_device(settings: MentorArguments) -> None:
     ahead = settings.mentor_schedule == ScheduleKind.AHEAD
     if ahead and names_mentor(settings, BackendKind.TRANSFORMERS, BackendKind.VLLM):
         logger.warning(
+            "trl-mentor: "
             "mentor_schedule='ahead' with mentor_backend=%r: the mentor runs on the device of the main process while "
             "that trains, and all ranks wait for the slowest. Serve the mentor (for example with vllm serve) and use "
             "mentor_backend='openai', or expect slower steps.",
@@ -140,6 +141,7 @@ def warn_if_queue_is_small(size: int, *, groups: int) -> None:
     """Say so when a generation batch may collapse to more groups than the queue of `ahead` holds."""
     if size < groups:
         logger.warning(
+            "trl-mentor: "
             "mentor_queue_size is %d, but a generation batch has %d groups: of those that collapse at once, the ones "
             "beyond the queue are dropped even while the mentor is idle. Set mentor_queue_size to %d or more.",
             size,
@@ -161,7 +163,8 @@ def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[s
     if chosen is not None:
         raise ConfigError(f"mentor_answer_column is {chosen!r}, but the training data set has the columns {names}")
     logger.warning(
-        "The training data set has no %s column, so the mentor diagnoses without the answer and no rule can tell "
+        "trl-mentor: "
+        "the training data set has no %s column, so the mentor diagnoses without the answer and no rule can tell "
         "whether a hint gives it away. Set mentor_answer_column.",
         " or ".join(candidates),
     )
@@ -181,7 +184,8 @@ def warn_if_success_is_a_sum(reward_names: list[str], settings: MentorArguments)
     """Say so when several rewards are summed to decide success: a format reward would hide every collapse."""
     if len(reward_names) > 1 and not settings.mentor_success_rewards:
         logger.warning(
-            "A group counts as collapsed when the weighted sum of %s is at most %g in every completion. If one of "
+            "trl-mentor: "
+            "a group counts as collapsed when the weighted sum of %s is at most %g in every completion. If one of "
             "them rewards format or punishes length, name the verifier in mentor_success_rewards, or collapse goes "
             "unseen or is seen where there is none.",
             reward_names,

@@ -81,7 +81,7 @@ class Journal:
         try:
             os.fsync(self._fd)
         except OSError as error:
-            logger.warning("could not sync the journal %s: %s", self.path, error)
+            logger.warning("trl-mentor: could not sync the journal %s: %s", self.path, error)
 
     def close(self) -> None:
         """Sync and close; closing twice is fine."""
@@ -115,7 +115,7 @@ class Journal:
     def _lose(self, why: str) -> None:
         self.lost += 1
         if self.lost == 1:
-            logger.warning("the journal %s lost a record, training goes on without it: %s", self.path, why)
+            logger.warning("trl-mentor: the journal %s lost a record, training goes on without it: %s", self.path, why)
 
 
 class JournalRecords(list[Intervention]):

@@ -86,6 +86,7 @@ class LessonQueue:
         if len(kept) < len(entries) and not self._warned:
             self._warned = True
             logger.warning(
+                "trl-mentor: "
                 "%d of %d queued lessons are not kept in the checkpoint: their data set rows hold values that JSON "
                 "cannot (dates, bytes, NaN); training is not affected",
                 len(entries) - len(kept),
@@ -110,7 +111,9 @@ class LessonQueue:
                 assignment = from_plain(Assignment, item["assignment"])
                 entries.append(_Entry(assignment, from_plain(Lesson | None, item["lesson"]) if with_lessons else None))
             except (KeyError, TypeError, ValueError) as error:
-                logger.warning("a lesson of the checkpoint cannot be read and is lost: %s", describe(error))
+                logger.warning(
+                    "trl-mentor: a lesson of the checkpoint cannot be read and is lost: %s", describe(error)
+                )
         with self._lock:
             self._entries = entries  # more than the size, if it was lowered, leave with the next hand-over
             self._busy = set()  # threads of an earlier run end by themselves and hold no place in this one

@@ -128,7 +128,10 @@ class ReplyCache:
         self._close()
         self._number += 1
         logger.warning(
-            "the cached replies in %s cannot be used, from now on they are in %s: %s", left, self.path, error
+            "trl-mentor: the cached replies in %s cannot be used, from now on they are in %s: %s",
+            left,
+            self.path,
+            error,
         )
 
     def _pause(self, error: Exception) -> None:
@@ -136,7 +139,9 @@ class ReplyCache:
         self._idle_until = time.monotonic() + _PAUSE_AFTER_ERROR
         if not self._warned:
             self._warned = True
-            logger.warning("the mentor's replies cannot be cached in %s; training goes on: %s", self.path, error)
+            logger.warning(
+                "trl-mentor: the mentor's replies cannot be cached in %s; training goes on: %s", self.path, error
+            )
 
 
 def _prepare(connection: sqlite3.Connection) -> None:

@@ -99,6 +99,7 @@ class RewardGuard:
             where = traceback.extract_tb(error.__traceback__)[-1:]
             at = f" at {where[0].filename}:{where[0].lineno}" if where else ""
             logger.warning(
+                "trl-mentor: "
                 "%s%s: its %d completions on this process count as not scored (mentor_reward_errors='unscorable'). "
                 "More of this kind are counted in mentor/reward_errors and not logged.",
                 told,

@@ -164,7 +164,8 @@ class TransformersBackend:
         halves = [indices[: len(rows) // 2], indices[len(rows) // 2 :]]
         self._max_padded_tokens = min(padded_tokens([rows[index] for index in half]) for half in halves)
         logger.warning(
-            "The mentor's batch of %d conversations did not fit into the memory: smaller ones from now on. Set "
+            "trl-mentor: "
+            "the mentor's batch of %d conversations did not fit into the memory: smaller ones from now on. Set "
             "max_batch_size or the mentor's token limit lower.",
             len(rows),
         )

@@ -120,7 +120,7 @@ def captured_warnings(logger: str) -> Iterator[list[str]]:
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            texts.append(record.getMessage())
+            texts.append(record.getMessage().removeprefix("trl-mentor: "))
 
     target, handler = logging.getLogger(logger), Keep(logging.WARNING)
     passed_on, target.propagate = target.propagate, False

@@ -103,7 +103,8 @@ def _warn_once(rule: str, kind: str, error: str) -> None:
     if (rule, kind) not in _warned:
         _warned.add((rule, kind))
         logger.warning(
-            "trl-mentor: the leak rule %s raised %s, so every hint that it cannot decide about is refused. If a module cannot be"
+            "trl-mentor: "
+            "the leak rule %s raised %s, so every hint that it cannot decide about is refused. If a module cannot be"
             " imported: pip install --force-reinstall math-verify. This is said once.",
             rule,
             error,
