@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
+from fractions import Fraction
 
+import numpy as np
 import pandas as pd
 import pytest
 import tiny
+import torch
 
 from trl_mentor import read_journal
 from trl_mentor.records import Cause, RerollOutcome
@@ -100,12 +103,48 @@ def test_an_interrupt_is_no_error_of_a_reward(tmp_path, error):
         tiny.trained(tmp_path, reward=Sandbox(error=error), **UNSCORABLE)
 
 
-def test_a_list_of_another_length_is_a_bug_and_ends_the_run(tmp_path):
-    def verifier(completions, **kwargs):
-        return [0.0]
+class Odd:
+    def __float__(self):
+        raise OSError("no number")
 
+
+@pytest.mark.parametrize(
+    ("form", "wrong", "said"),
+    [
+        (plain, lambda values: values[:-1], "15 values for 16 completions; expected one for each"),
+        (asynchronous, lambda values: [*values, 0.0], "17 values for 16 completions; expected one for each"),
+        (plain, lambda values: [*values[:-1], "0.5"], "a value of type str; expected a number or None"),
+        (plain, lambda values: [*values[:-1], 10**400], "a value of type int; expected a number or None"),
+        (asynchronous, lambda values: [*values[:-1], Odd()], "a value of type Odd; expected a number or None"),
+    ],
+)
+def test_values_that_are_no_scores_cost_the_groups_of_their_call_like_an_exception(tmp_path, form, wrong, said):
+    inner = tiny.HardRowsFail(rerolls=False)
+
+    def verifier(**given):
+        values = inner(**given)
+        return wrong(values) if len(inner.calls) == 1 else values
+
+    trainer = tiny.trained(tmp_path, reward=form(verifier), **UNSCORABLE | {"max_steps": 2})
+    assert trainer.mentor_totals.reward_errors == 1
+    first = [item for item in read_journal(tmp_path) if item.step == 0]
+    assert {item.guidance.reason for item in first} == {
+        f"verifier_error: the verifier failed: verifier returned {said}"
+    }
+
+
+def test_numbers_of_any_kind_are_scores(tmp_path):
+    def verifier(completions, **kwargs):
+        kinds = [1, True, 0.5, None, math.nan, np.float32(0.5), torch.tensor(0.5), Fraction(1, 2)]
+        return (kinds * len(completions))[: len(completions)]
+
+    trainer = tiny.trained(tmp_path, reward=verifier, **UNSCORABLE | {"max_steps": 1})
+    assert trainer.mentor_totals.reward_errors == 0
+
+
+def test_by_default_a_list_of_another_length_ends_the_run_as_in_trl(tmp_path):
     with pytest.raises(ValueError, match="returned 1 rewards, but 16 were expected"):
-        tiny.trained(tmp_path, reward=verifier, **UNSCORABLE)
+        tiny.trained(tmp_path, reward=lambda completions, **kwargs: [0.0], max_steps=3)
 
 
 def test_a_reroll_that_cannot_be_scored_leaves_its_groups_collapsed(tmp_path):

@@ -24,8 +24,9 @@ logger = logging.getLogger(__name__)
 class RewardGuard:
     """Wraps reward functions and counts what they raise on this process.
 
-    A function that raises gives None for every completion of that call, and says why through the channel if its
-    values decide success. Every process goes on to TRL's collectives as if it had returned.
+    A function that raises, or returns anything but a number or None for each completion, gives None for every
+    completion of that call, and says why through the channel if its values decide success. Every process goes on to
+    TRL's collectives as if it had returned.
     """
 
     def __init__(self, *, decisive: Collection[str] | None = None) -> None:
@@ -56,7 +57,7 @@ class RewardGuard:
         def scored(**given: Any) -> list[Any]:
             logged = self._watched(name, given)
             values = outcome_of(lambda: list(function(**given)))  # a generator may raise late
-            return self._unscored(name, values, given, logged) if isinstance(values, Exception) else values
+            return self._scored(name, values, given, logged)
 
         return scored
 
@@ -69,11 +70,9 @@ class RewardGuard:
             logged = self._watched(name, given)
             values: list[Any] | BaseException
             (values,) = await asyncio.gather(listed(), return_exceptions=True)
-            if isinstance(values, Exception):
-                return self._unscored(name, values, given, logged)
-            if isinstance(values, BaseException):
+            if isinstance(values, BaseException) and not isinstance(values, Exception):
                 raise values
-            return values
+            return self._scored(name, values, given, logged)
 
         return scored
 
@@ -90,10 +89,16 @@ class RewardGuard:
         given["log_extra"] = watched
         return logged
 
+    def _scored(
+        self, name: str, outcome: list[Any] | Exception, given: dict[str, Any], logged: Counter[str]
+    ) -> list[Any]:
+        values = outcome if isinstance(outcome, Exception) else _numbers(outcome, len(given["completions"]))
+        return self._unscored(name, values, given, logged) if isinstance(values, Exception) else values
+
     def _unscored(self, name: str, error: Exception, given: dict[str, Any], logged: Counter[str]) -> list[None]:
         self._count += 1
         rows = len(given["completions"])
-        told = f"{name} raised {describe(error)}"
+        told = f"{name} returned {error}" if isinstance(error, _WrongValues) else f"{name} raised {describe(error)}"
         if (name, type(error)) not in self._logged:
             self._logged.add((name, type(error)))
             where = traceback.extract_tb(error.__traceback__)[-1:]
@@ -111,6 +116,29 @@ class RewardGuard:
         if self._decisive is None or name in self._decisive:
             given["log_extra"](VERIFIER_ERROR, [told] * rows)
         return [None] * rows
+
+
+class _WrongValues(Exception):
+    """What a reward function returned is not what it is to return."""
+
+
+def _numbers(values: list[Any], rows: int) -> list[float | None] | _WrongValues:
+    """The values as TRL reads them, or what is wrong with them."""
+    if len(values) != rows:
+        return _WrongValues(f"{len(values)} values for {rows} completions; expected one for each")
+    numbers: list[float | None] = []
+    for value in values:
+        number = None if value is None else outcome_of(functools.partial(_number, value))
+        if isinstance(number, Exception):
+            return _WrongValues(f"a value of type {type(value).__name__}; expected a number or None")
+        numbers.append(number)
+    return numbers
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, str | bytes | bytearray):
+        raise TypeError("a text is no number")
+    return float(value)
 
 
 def _is_async(function: RewardFunction) -> bool:
