@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -128,6 +129,20 @@ def test_a_file_that_is_torn_while_it_is_used_costs_its_replies_and_no_more(tmp_
     assert cache.get("new", 0) == Reply("fine")
     cache.close()
     assert len(caplog.records) == 1
+
+
+def test_a_file_that_is_deleted_in_use_is_begun_anew_and_said_once(tmp_path, caplog):
+    cache, other = ReplyCache(tmp_path / "cache"), ReplyCache(tmp_path / "cache")
+    for number in range(3):
+        cache.put("d", number, Reply(f"before {number}"))
+        shutil.rmtree(tmp_path / "cache")
+    assert cache.put("d", 0, Reply("after")) == Reply("after")
+    assert other.get("d", 0) == Reply("after")
+    assert cache.get("d", 0) == Reply("after")
+    said = [line for line in caplog.messages if "was deleted or moved away while it was in use" in line]
+    assert len(said) == 1
+    cache.close()
+    other.close()
 
 
 def test_a_directory_that_cannot_be_made_is_said_once_and_costs_only_the_cache(tmp_path, caplog):

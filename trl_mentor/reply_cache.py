@@ -53,7 +53,7 @@ class ReplyCache:
 
     Nothing that the disk or the file does is raised. A file that is damaged or holds something else stays where it is
     and the next number is taken; a disk that is full, or locks that cannot be had, cost the cache and nothing else.
-    Each is logged once. Opened when it is first used.
+    A file that somebody deletes or moves away in use is begun anew. Each is logged once. Opened when it is first used.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -62,7 +62,8 @@ class ReplyCache:
         self._connection: sqlite3.Connection | None = None
         self._number = 0
         self._idle_until = 0.0
-        self._warned = False
+        self._warned = self._missed = False
+        self._opened: tuple[int, int] | None = None
 
     @property
     def path(self) -> Path:
@@ -108,6 +109,8 @@ class ReplyCache:
         return []
 
     def _open(self) -> sqlite3.Connection:
+        if self._connection is not None and _file_at(self.path) != self._opened:
+            self._begin_anew()
         if self._connection is None:
             self.directory.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(
@@ -116,12 +119,24 @@ class ReplyCache:
             self._connection = connection
             self._finalizer = weakref.finalize(self, connection.close)
             _prepare(connection)
+            self._opened = _file_at(self.path)
         return self._connection
 
     def _close(self) -> None:
         if self._connection is not None:
             self._finalizer()
             self._connection = None
+
+    def _begin_anew(self) -> None:
+        """SQLite would go on writing into a file that nobody finds again."""
+        self._close()
+        if not self._missed:
+            self._missed = True
+            logger.warning(
+                "trl-mentor: %s was deleted or moved away while it was in use: replies are kept in a new file from now "
+                "on, and those from before are asked for again. This is said once.",
+                self.path,
+            )
 
     def _set_aside(self, error: Exception) -> None:
         left = self.path
@@ -142,6 +157,14 @@ class ReplyCache:
             logger.warning(
                 "trl-mentor: the mentor's replies cannot be cached in %s; training goes on: %s", self.path, error
             )
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
