@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import pytest
 
 from trl_mentor.backends.base import Backend
+from trl_mentor.backends.key_guard import KeyGuard
 from trl_mentor.backends.openai import OpenAIBackend
 from trl_mentor.errors import AccessDeniedError, BackendError, ConfigError, RequestRefusedError
 from trl_mentor.records import Reply, Role, Usage
@@ -444,6 +445,32 @@ def test_a_wrong_setting_is_refused_at_construction(wrong):
 def test_an_empty_model_name_is_refused():
     with pytest.raises(ConfigError, match="model name is empty"):
         OpenAIBackend("", base_url="http://localhost:1/v1")
+
+
+ESCAPED = "".join(f"\\u{ord(char):04x}" for char in KEY)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ESCAPED,
+        ESCAPED.upper().replace("U", "u"),
+        ESCAPED[:6] + KEY[1:],
+        f"{KEY[:-1]}{ESCAPED[-6:]}",
+        ESCAPED.replace("\\", "\\" * 4),
+    ],
+)
+def test_a_key_that_is_escaped_in_the_json_of_a_reply_is_taken_out_before_somebody_reads_it(server, monkeypatch, form):
+    monkeypatch.setenv("MENTOR_KEY_HERE", KEY)
+    server.plays = [play(200, completion(f'{{"misconceptions": ["sends {form}"]}}'))]
+    backend = OpenAIBackend("m", base_url=server.url, api_key_env="MENTOR_KEY_HERE")
+    assert ask(backend).text == '{"misconceptions": ["sends [key]"]}'
+    backend.close()
+
+
+def test_signs_of_a_key_are_found_escaped_as_well():
+    guard = KeyGuard('key/with"\\signs')
+    assert guard.hide(json.dumps('key/with"\\signs').replace("/", "\\/")) == '"[key]"'
 
 
 def test_a_key_that_the_endpoint_echoes_in_its_reply_is_taken_out(server, monkeypatch):

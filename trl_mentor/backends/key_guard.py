@@ -15,13 +15,22 @@ _SHORTEST = 8
 _LOGGERS = ("aiohttp.client", "aiohttp.internal", "asyncio")
 
 
+def _written(char: str) -> str:
+    """A pattern of all ways to write an ASCII character in JSON."""
+    plain = re.escape(char)
+    return rf"(?:{plain}|\\{{1,16}}+(?:{plain}|u00{ord(char):02x}))"
+
+
 class KeyGuard(logging.Filter):
-    """Takes a key out of texts, in upper or lower case: names of hosts are shown in the latter."""
+    """Takes a key out of texts, in upper or lower case: names of hosts are shown in the latter.
+
+    Also where characters of it are escaped as in JSON, however deep: whoever reads the JSON would find it again.
+    """
 
     def __init__(self, key: str) -> None:
         super().__init__()
         secret = key != PLACEHOLDER_KEY and len(key) >= _SHORTEST
-        self._key = re.compile(re.escape(key), re.IGNORECASE) if secret else None
+        self._key = re.compile("".join(map(_written, key)), re.IGNORECASE) if secret else None
 
     def hide(self, text: str) -> str:
         return text if self._key is None else self._key.sub("[key]", text)
