@@ -153,7 +153,7 @@ def test_failover_stays_within_the_timeout_of_the_call():
 
     one, other, third = Slow("a", DOWN), Slow("b", DOWN), Slow("c", DOWN)
     failures(Endpoints([one, other, third], clock=time), 1, timeout=60.0)
-    assert (one.given, other.given, third.asked) == (60.0, 20.0, 0)
+    assert (one.given, other.given, third.asked) == (30.0, 10.0, 0)
 
 
 class Gate(Moody):
@@ -226,6 +226,20 @@ def test_a_probe_that_had_too_little_time_keeps_the_endpoint_paused_but_not_for_
     assert failures(endpoints, 2, timeout=left) == [BackendError, EndpointPausedError]
     with pytest.raises(EndpointPausedError, match=f"tried again in {pause:g} s"):
         ask(endpoints)
+
+
+def test_an_endpoint_that_hangs_leaves_half_of_the_time_for_another_and_counts_as_failing():
+    time, hangs, works = Time(), Moody("hangs", DOWN), Moody("works")
+    given = []
+    hangs.before = lambda timeout: (given.append(timeout), setattr(time, "now", time.now + timeout))
+    works.before = given.append
+    endpoints = Endpoints([hangs, works], pause_after=2, pause_seconds=30.0, patience=30.0, clock=time)
+    assert ask(endpoints, timeout=60.0).text == "works"
+    assert given == [30.0, 30.0]
+    assert ask(endpoints, timeout=59.9).text == "works"
+    assert ask(endpoints, timeout=60.0).text == "works"
+    assert given[-1:] == [60.0]
+    assert hangs.asked == 2
 
 
 def test_the_identity_is_that_of_the_backends_or_none_if_one_has_none():

@@ -61,7 +61,7 @@ class Endpoints:
             _Endpoint(backend, name, Breaker(pause_after=pause_after, pause_seconds=pause_seconds, clock=clock))
             for backend, name in zip(backends, names, strict=True)
         ]
-        self._patience = patience
+        self._little = patience if len(names) == 1 else _ALL_ITS_TIME * patience  # the first of two gets about this
         self._events = Events() if events is None else events
         self._clock = clock
         self._changed = threading.Condition()
@@ -78,15 +78,19 @@ class Endpoints:
     def chat(
         self, messages: Sequence[Message], *, role: Role, timeout: float, schema: Mapping[str, Any] | None = None
     ) -> Reply:
-        """Ask the least busy endpoint; if it fails, another, until `timeout` seconds have passed or none is left."""
+        """Ask the least busy endpoint; if it fails, another, until `timeout` seconds have passed or none is left.
+
+        While another one may be asked, a try gets half of the time left: an endpoint that hangs must not use up all.
+        """
         end, left = self._clock() + timeout, timeout
         untried = list(self._endpoints)
         failure: Exception | None = None
         while untried and (chosen := self._choose(untried, left, end)):
             endpoint, ticket, left = chosen
             untried.remove(endpoint)
-            job = partial(endpoint.backend.chat, messages, role=role, timeout=left, schema=schema)
-            outcome = self._ask(endpoint, ticket, left, job)
+            timeout = self._share(left, untried)
+            job = partial(endpoint.backend.chat, messages, role=role, timeout=timeout, schema=schema)
+            outcome = self._ask(endpoint, ticket, timeout, job)
             if not isinstance(outcome, Exception):
                 return outcome
             failure, left = outcome, end - self._clock()
@@ -116,13 +120,17 @@ class Endpoints:
                 left = end - self._clock()
         return None
 
+    def _share(self, left: float, others: Sequence[_Endpoint]) -> float:
+        with self._changed:
+            return left / 2 if any(other.breaker.seconds_left() == 0 for other in others) else left
+
     def _ask(self, endpoint: _Endpoint, ticket: int, timeout: float, job: Callable[[], Reply]) -> Reply | Exception:
         began = self._clock()
         outcome: Reply | Exception = BackendError("the thread ended without a result")
         try:
             outcome = outcome_of(job)
         finally:
-            ran_out = self._clock() - began >= _ALL_ITS_TIME * timeout and timeout < self._patience
+            ran_out = self._clock() - began >= _ALL_ITS_TIME * timeout and timeout < self._little
             self._report(endpoint, ticket, outcome, ran_out=ran_out)
         if len(self._endpoints) > 1:
             if isinstance(outcome, BackendError):
