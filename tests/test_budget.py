@@ -49,6 +49,7 @@ def share(budget):
         ({"run_tokens": 0}, "is 0; expected a number above 0"),
         ({"run_tokens": True}, "is True; expected a number"),
         ({"run_tokens": float("nan")}, "is nan; expected a number"),
+        ({"run_tokens": 10**400}, "expected a number above 0"),
         ({"run_tokens": 10.5}, "is 10.5; expected a whole number"),
         ({"run_cost": 5, "batch_cost": 1}, "run_cost and batch_cost, which needs prices"),
         ([9], "expected an object with some of batch_calls"),

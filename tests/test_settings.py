@@ -28,6 +28,7 @@ from trl_mentor.settings import MentorArguments
         ("mentor_hint_template", "Hint: {hint}"),
         ("mentor_extra_body", "[1]"),
         ("mentor_call_timeout", True),
+        ("mentor_deadline", 10**400),
         ("mentor_temperature", "hot"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +77,6 @@ def _check_numbers(name: str, given: Any, known: Sequence[str], *, least: str) -
     if unknown:
         raise ConfigError(f"{name} has the unknown entry {unknown[0]!r}; known are {', '.join(known)}")
     for key, value in given.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
         if not number or value < 0 or (value == 0 and least == _POSITIVE):
             raise ConfigError(f"{name}[{key!r}] is {value!r}; expected a number {least}")
