@@ -284,6 +284,17 @@ def test_a_batch_that_is_too_large_for_its_budget_is_another_event_and_said_once
     assert events(mentor) == [EventKind.BUDGET_SHORT]
 
 
+def test_a_budget_below_the_price_of_a_hint_is_said_to_bring_none(caplog):
+    prices = {"prompt": 1.0, "completion": 1.0}
+    mentor = Mentor(ScriptedBackend(GOOD), budget={"batch_cost": 1e-5}, prices=prices)
+    mentor.guide([GROUP])  # what a hint costs is known only after the first
+    for _ in range(3):
+        assert origins(mentor.guide([GROUP])) == [HintOrigin.NOT_ASKED]
+    (said,) = [message for message in caplog.messages if "no group gets one" in message]
+    assert said.startswith("trl-mentor: the budget batch_cost=1e-05 does not reach for one hint (about 0.00")
+    assert said.endswith("on average): no group gets one; raise it")
+
+
 def test_a_limit_of_tokens_that_the_endpoint_does_not_count_is_said_to_be_none(caplog):
     mentor = Mentor(ScriptedBackend(lambda role, messages: Reply(GOOD[role])), budget={"run_tokens": 10})
     assert origins(mentor.guide([GROUP] * 3)) == [HintOrigin.ACCEPTED] * 3

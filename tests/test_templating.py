@@ -392,3 +392,17 @@ def test_a_template_that_fails_only_on_later_values_raises_template_error(tmp_pa
     templates = PromptTemplates("math", tmp_path)
     with pytest.raises(TemplateError, match="ZeroDivisionError"):
         templates.messages(Role.GENERATION, SLOTS | {"question": "bad"})
+
+
+def test_a_block_that_replaces_nothing_is_refused_with_the_names_that_are_near(tmp_path):
+    source = '{% extends "shared/judgment.jinja" %}{% block giveaway %}Be kind.{% endblock %}'
+    write(tmp_path, "math/judgment.jinja", source)
+    with pytest.raises(TemplateError, match=r"math/judgment\.jinja: the block 'giveaway' is in none of .*'giveaways'"):
+        PromptTemplates("math", tmp_path)
+
+
+def test_a_block_of_ones_own_inside_of_one_that_is_replaced_is_fine(tmp_path):
+    inner = "{% block giveaways %}Be {% block how %}kind{% endblock %}.{% endblock %}"
+    write(tmp_path, "math/judgment.jinja", '{% extends "shared/judgment.jinja" %}' + inner)
+    text = PromptTemplates("math", tmp_path).messages(Role.JUDGMENT, SLOTS)
+    assert "Be kind." in str(text)

@@ -91,6 +91,14 @@ class Budget:
     def _refused(self, error: BudgetSpentError) -> None:
         if error.limit.startswith("run_"):
             self._say(error.limit, EventKind.BUDGET_SPENT, f"{error}; training goes on without hints")
+        elif (hint := self._average[error.limit.removeprefix("batch_")] * self.least_calls) and (
+            self.least_calls - 1
+        ) * hint >= self.least_calls * self.limits[error.limit]:
+            text = (
+                f"the budget {error.limit}={self.limits[error.limit]:g} does not reach for one hint (about {hint:.2g} "
+                "on average): no group gets one; raise it"
+            )
+            self._say(f"{error.limit} at all", EventKind.BUDGET_SHORT, text)
         else:
             what = "of batches that collapse further, only the most promising groups get a hint"
             self._say(error.limit, EventKind.BUDGET_SHORT, f"{error}; {what}")

@@ -7,6 +7,7 @@ included, and may add domains.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -121,22 +122,26 @@ class PromptTemplates:
 
     def _load(self, name: str, slots: Sequence[str]) -> jinja2.Template:
         try:
-            for file, tree in self._with_ancestors(name):
+            found = list(self._with_ancestors(name))
+            trees = {file: tree for file, tree, _ in found}
+            for file, tree, path in found:
                 self._environment.get_template(file)
                 _check_slots(file, tree, slots)
+                if path is None or not Path(path).is_relative_to(_PACKAGED):  # whose parents may be the user's own
+                    _check_blocks(file, trees)
             return self._environment.get_template(name)
         except _ERRORS as error:
             raise _failure(name, error) from error
 
-    def _with_ancestors(self, name: str) -> Iterator[tuple[str, nodes.Template]]:
-        """Name and syntax tree of the template and of all that it extends, imports or includes."""
+    def _with_ancestors(self, name: str) -> Iterator[tuple[str, nodes.Template, str | None]]:
+        """Name, syntax tree and path of the template and of all that it extends, imports or includes."""
         assert self._environment.loader is not None
         waiting, seen = [name], {name}
         while waiting:
             file = waiting.pop()
             source, path, _ = self._environment.loader.get_source(self._environment, file)
             tree = self._environment.parse(source, file, path)
-            yield file, tree
+            yield file, tree, path
             new = {reference for reference in meta.find_referenced_templates(tree) if reference} - seen
             waiting += new
             seen |= new
@@ -208,6 +213,45 @@ def _check_slots(file: str, tree: nodes.Template, slots: Sequence[str]) -> None:
         raise TemplateError(
             f"template {file}: unknown slot {', '.join(map(repr, unknown))}; available: {', '.join(slots) or 'none'}"
         )
+
+
+def _check_blocks(file: str, trees: Mapping[str, nodes.Template]) -> None:
+    """Refuse a block that would replace nothing: Jinja2 leaves it out without a word."""
+    known = set(_PARTS)
+    parents = _parents(trees[file])
+    if not parents:
+        return
+    seen = {file}
+    while parents:
+        parent = parents.pop()
+        if parent is None or parent not in trees:
+            return  # chosen when it is rendered
+        if parent not in seen:
+            seen.add(parent)
+            known |= {block.name for block in trees[parent].find_all(nodes.Block)}
+            parents += _parents(trees[parent])
+    for name in _outermost_blocks(trees[file]):
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), n=2)
+            meant = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+            raise TemplateError(
+                f"template {file}: the block {name!r} is in none of the templates that it extends, so it would be "
+                f"left out; {meant}There are {', '.join(sorted(known))}"
+            )
+
+
+def _parents(tree: nodes.Template) -> list[str | None]:
+    """What the template extends; None where that is no constant."""
+    given = [node.template for node in tree.find_all(nodes.Extends)]
+    return [node.value if isinstance(node, nodes.Const) else None for node in given]
+
+
+def _outermost_blocks(tree: nodes.Node) -> Iterator[str]:
+    for node in tree.iter_child_nodes():
+        if isinstance(node, nodes.Block):
+            yield node.name
+        else:
+            yield from _outermost_blocks(node)
 
 
 def _quoted(value: Slot) -> Slot:
