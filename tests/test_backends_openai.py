@@ -395,11 +395,13 @@ def test_a_pickled_backend_reads_the_key_anew(server, monkeypatch):
 def test_a_missing_variable_is_named_at_construction():
     with pytest.raises(ConfigError, match="MENTOR_KEY is not set"):
         OpenAIBackend("m", base_url="http://localhost:1/v1", api_key_env="MENTOR_KEY")
+    with pytest.raises(ConfigError, match="variable NOPE is not set"):
+        OpenAIBackend("m", base_url="http://localhost:1/v1", api_key_env="NOPE")
     with pytest.raises(ConfigError, match="OPENAI_API_KEY is not set"):
         OpenAIBackend("m")
 
 
-@pytest.mark.parametrize("key", [KEY, "hf_planted", "gsk_planted", "AKIAPLANTED"])
+@pytest.mark.parametrize("key", [KEY, "hf_planted", "gsk_planted", "AKIAPLANTED", "PLANTED_" + 40 * "A"])
 def test_a_key_given_instead_of_a_variable_name_is_not_repeated(key):
     with pytest.raises(ConfigError, match="name of the variable") as caught:
         OpenAIBackend("m", base_url="http://localhost:1/v1", api_key_env=key)
@@ -686,10 +688,10 @@ def test_compressed_answers_are_not_asked_for_and_not_taken(backend, server):
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_redirects_are_not_followed_and_the_error_says_what_to_do(backend, server, status):
-    server.plays = [play(status, b"", Location="http://elsewhere.example/v1?token=planted")]
+    server.plays = [play(status, b"", Location="http://me:planted@elsewhere.example:81/v2?token=planted")]
     error = str(error_of(backend))
     assert f"HTTP {status}" in error
-    assert "http://elsewhere.example" in error
+    assert "it redirects to http://elsewhere.example:81/v2; " in error
     assert "base_url" in error
     assert "planted" not in error
     assert len(server.requests) == 1

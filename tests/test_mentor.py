@@ -14,7 +14,7 @@ import said
 
 from trl_mentor.backends.scripted import ScriptedBackend
 from trl_mentor.calls import Caller
-from trl_mentor.errors import BackendError, ConfigError, TemplateError
+from trl_mentor.errors import AccessDeniedError, BackendError, ConfigError, TemplateError
 from trl_mentor.leaks.hint_rules import HintLimits
 from trl_mentor.mentor import Ablation, Mentor
 from trl_mentor.mentor_pool import Clock, describe
@@ -728,3 +728,10 @@ def test_a_diagnosis_that_only_gives_the_answer_away_is_asked_for_again():
 def test_what_an_endpoint_says_cannot_steer_the_terminal_on_which_it_is_logged(char):
     assert describe(BackendError(f"HTTP 500: {char}[2Jgone\r\nnext")) == "BackendError: HTTP 500: [2Jgone next"
     assert describe(BackendError(f"Bearer sec{char}ret")) == "BackendError: Bearer [removed]"
+
+
+def test_a_key_that_is_refused_is_what_the_group_is_told_and_not_that_mentoring_is_paused_for_it():
+    guidance, roles = guide_one(GOOD | {Role.ATTRIBUTION: [AccessDeniedError("answered HTTP 401")] * 2})
+    assert roles == [Role.ATTRIBUTION]
+    assert guidance.origin is HintOrigin.FAILED
+    assert guidance.reason == "AccessDeniedError: answered HTTP 401; mentoring is paused now"

@@ -92,7 +92,7 @@ class Tutorial:
                 why = str(error)
             except NotAskedError as error:
                 if isinstance(error, EndpointPausedError) and self.caller.calls:
-                    return self.failed(str(error))
+                    return self.failed(f"{why}; mentoring is paused now" if backend_failures else str(error))
                 return self._guidance(None, HintOrigin.NOT_ASKED, str(error))
             except BackendError as error:
                 backend_failures, why = backend_failures + 1, str(error)

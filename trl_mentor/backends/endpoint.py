@@ -13,12 +13,16 @@ from trl_mentor.errors import ConfigError
 
 PLACEHOLDER_KEY = "no-key-needed"
 
+_LONGEST_NAME = 40
+"""Characters of a variable's name above which it looks more like a key."""
+
 
 def read_key(name: str | None) -> str:
     if name is None:
         return PLACEHOLDER_KEY
     if name not in os.environ:
-        shown = name if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", name) else "(not shown: it may be a key itself)"
+        plain = len(name) <= _LONGEST_NAME and re.fullmatch(r"[A-Z]{1,10}|[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", name)
+        shown = name if plain else "(not shown: it may be a key itself)"
         raise ConfigError(
             f"the environment variable {shown} is not set; api_key_env must be the name of the variable that holds "
             "the mentor's key (a server of your own, which needs none, is given as base_url)"

@@ -93,14 +93,16 @@ def _advice(answer: Answer, model: str, key_name: str | None) -> str:
     if status == 404:
         return f"base_url must be the root of the API, usually ending in /v1, and serve {model!r}"
     if 300 <= status < 400:
-        shown = _host(answer.headers.get("Location", ""))
+        shown = _target(answer.headers.get("Location", ""))
         return f"it redirects to {shown}; redirects are not followed, give the final address as base_url"
     return ""
 
 
-def _host(location: str) -> str:
+def _target(location: str) -> str:
+    """The address without what may be secret: user, password, query. The caller hides the key, also in the path."""
     try:
         target = urlsplit(location)
+        port = f":{target.port}" if target.port else ""
     except ValueError:
         return "what is no address"
-    return f"{target.scheme}://{target.hostname}" if target.hostname else "another path"
+    return f"{target.scheme}://{target.hostname}{port}{target.path}" if target.hostname else f"the path {target.path}"
