@@ -55,7 +55,7 @@ def served(folder: Path, texts: Iterable[str]) -> Iterator[str]:
         _wait_until_up(process, f"http://127.0.0.1:{port}", log)
         yield f"http://127.0.0.1:{port}"
     finally:
-        _end(process)
+        stop(process)
 
 
 def _wait_until_up(process: subprocess.Popen[bytes], root: str, log: Path) -> None:
@@ -69,8 +69,8 @@ def _wait_until_up(process: subprocess.Popen[bytes], root: str, log: Path) -> No
     raise SystemExit(f"the server did not come up:\n{log.read_text(errors='replace')[-4000:]}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the server with its engine: asked first, then killed."""
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process with its whole group: asked first, so that it can end what it started, then killed."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

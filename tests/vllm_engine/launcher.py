@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from vllm_server import stop
 
 HERE = Path(__file__).parent
 BENCHMARKS = HERE.parent.parent / "benchmarks"
@@ -46,18 +47,6 @@ def start(command: list[str], log: Path, **environment: str) -> subprocess.Popen
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process with its whole group: asked first, so that a launcher can end its ranks, then killed."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(20)
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def attempt(
