@@ -45,6 +45,10 @@ def test_a_reroll_is_sampled_like_the_first_roll(name, request):
     assert "temperature=0.9" in calls[1]["params"]
 
 
+def test_a_mentor_on_an_engine_of_its_own_is_refused_beside_the_trainers(mentored):
+    assert "holds a vLLM engine already" in mentored["refusal"]
+
+
 def test_mentoring_adds_no_weight_sync(plain, mentored, adapted):
     assert plain["syncs"] == 4
     assert mentored["syncs"] <= plain["syncs"]

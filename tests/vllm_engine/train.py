@@ -20,6 +20,9 @@ from peft import LoraConfig
 from trl.generation import vllm_generation
 from vllm import LLM
 
+from trl_mentor import VLLMBackend
+from trl_mentor.errors import ConfigError
+
 
 class Watched(tiny.Recorder):
     """The shipped trainer, holding its engine against the policy after each generation batch, re-roll and all."""
@@ -74,6 +77,15 @@ def dataset(long: dict[str, int]) -> Any:
     return data.remove_columns("prompt").add_column("prompt", prompts)
 
 
+def refusal() -> str:
+    """What a mentor on an engine of its own says of the engine that this process holds."""
+    try:
+        VLLMBackend("no-such-mentor")
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 def main(out: Path, tied: bool, lora: bool, long: dict[str, int], options: dict[str, Any]) -> None:
     vllm_generation.LLM = functools.partial(LLM, dtype="float32", enforce_eager=True)
     vllm_generation.VLLMClient = FileClient
@@ -94,6 +106,7 @@ def main(out: Path, tied: bool, lora: bool, long: dict[str, int], options: dict[
         "processes": trainer.accelerator.num_processes,
         "generation": type(trainer.vllm_generation).__name__,
         "packed": packed,
+        "refusal": refusal() if trainer.vllm_mode == "colocate" else "",
         "batches": [tiny.rows(batch) for batch in trainer.batches],
         "syncs": trainer.syncs,
         "gaps": trainer.gaps,

@@ -47,6 +47,17 @@ def require_vllm() -> None:
         )
 
 
+def refuse_second_engine() -> None:
+    """Raise `ConfigError` if an engine runs inside this process, as that of a colocated trainer does."""
+    from vllm.distributed.parallel_state import model_parallel_is_initialized
+
+    if model_parallel_is_initialized():
+        raise ConfigError(
+            "this process holds a vLLM engine already, as a trainer with vllm_mode='colocate' does, and cannot hold "
+            "the mentor's too; serve the mentor (vllm serve MODEL) and use mentor_backend='openai' (OpenAIBackend)"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class _Request:
     messages: list[Message]
@@ -65,8 +76,8 @@ class VLLMBackend:
     The engine finishes what it began, also when the caller's time is over. It must not share a process with the
     engine of a colocated trainer; such a mentor is served instead (`vllm serve`).
 
-    Raises `ConfigError` if vLLM is not installed, for a tokenizer without a chat template and for settings outside
-    their range.
+    Raises `ConfigError` if vLLM is not installed, beside such an engine, for a tokenizer without a chat template and
+    for settings outside their range.
     """
 
     def __init__(
@@ -87,6 +98,7 @@ class VLLMBackend:
         self.model, self.temperature, self.max_tokens = model, temperature, max_tokens
         self._engine = {**ENGINE, **engine, "seed": seed}
         require_vllm()
+        refuse_second_engine()
         from vllm import LLM
 
         self._llm = LLM(model, **self._engine)
