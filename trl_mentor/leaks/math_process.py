@@ -16,7 +16,7 @@ from trl_mentor.errors import MentorError
 
 _START = 30.0
 """Seconds for the child's imports, about one on a local disk."""
-_LIMIT = 4.0
+_LIMIT = 10.0
 """Seconds for an answer. The child ends itself after one second of CPU; only a starved or stopped one is so late."""
 _PATIENCE = 35.0
 """Seconds to wait for other threads' requests, which are over in milliseconds but for the first and the lost ones."""
