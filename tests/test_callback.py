@@ -241,7 +241,10 @@ def test_failures_from_before_an_endpoint_came_back_raise_no_alarm_after_it(tmp_
 
     with caplog.at_level(logging.INFO):
         mentor = Mentor(ScriptedBackend(recovers), pause_after=6, pause_seconds=0.001)
-        tiny.trained(tmp_path, mentor=mentor, max_steps=3, logging_steps=3, reward=tiny.HardRowsFail())
+        tiny.trained(
+            tmp_path, mentor=mentor, max_steps=4, logging_steps=4, mentor_routes={"cut_off": "mentor"},
+            reward=tiny.HardRowsFail((0.0,), rerolls=False),
+        )  # fmt: skip
     assert [event.kind for event in read_journal(tmp_path).events] == ["paused", "resumed"]
     assert any("works again" in record.message for record in caplog.records if record.levelname == "WARNING")
     assert warnings_in(caplog) == []
