@@ -16,7 +16,10 @@ import pytest
 import said
 import tiny
 import yaml
+from rich.console import Console
 
+from trl_mentor.cli.check_findings import Finding, Level
+from trl_mentor.cli.check_table import show_findings
 from trl_mentor.cli.main import main
 from trl_mentor.leaks.math_equal import PROCESS
 
@@ -258,7 +261,7 @@ def test_the_table_shows_every_check_and_ends_with_the_verdict(world, capsys):
     printed = capsys.readouterr().out
     for name in ("recipe", "deadlines", "reward", "templates", "endpoint", "replies", "estimate"):
         assert name in printed
-    assert printed.strip().splitlines()[-1].startswith("ready to train: ")
+    assert printed.strip().splitlines()[-1].startswith("ready")
 
 
 def test_a_reward_gets_every_argument_that_trl_passes_and_may_print(world, capsys):
@@ -362,6 +365,7 @@ def closed_port() -> str:
     ("changes", "name", "found", "fix"),
     [
         ({"mentor_max_tries": 3}, "recipe", "mentor_max_tries", "spelling"),
+        ({"mentor_modell": "m"}, "recipe", "mentor_modell", "did you mean mentor_model?"),
         ({"num_generations": "four"}, "recipe", "num_generations", "correct this value"),
         ({"mentor_max_retry": 0}, "settings", "mentor_max_retry must be a positive whole number", "correct"),
         ({"mentor_deadline": 1700}, "deadlines", "ddp_timeout=1800", "mentor_deadline to at most 1620"),
@@ -374,7 +378,7 @@ def closed_port() -> str:
         ),
         ({"dataset_name": "no-such-directory"}, "data", "no-such-directory", "dataset_name"),
         ({"dataset_train_split": "training"}, "data", "no split 'training'", "dataset_train_split"),
-        ({"mentor_answer_column": "gold"}, "columns", "mentor_answer_column is 'gold'", "['prompt', 'answer']"),
+        ({"mentor_answer_column": "gold"}, "columns", "mentor_answer_column is 'gold'", "one of ['answer']"),
         (
             {"reward_funcs": ["test_check.wants_a_rubric"], "mentor_success_rewards": None},
             "columns",
@@ -592,7 +596,7 @@ def test_a_failure_is_readable_and_cannot_steer_the_terminal(world, capsys):
     assert "\x1b[31m here" not in printed
     assert "no grader \\x1b[31m here" in " ".join(printed.split())
     last = printed.strip().splitlines()
-    assert last[-1].startswith("not ready: ")
+    assert last[-1].startswith("not ready, 1 failure: ")
     assert any(line.lstrip().startswith("to do: correct the function") for line in last[-8:])
 
 
@@ -639,3 +643,20 @@ def test_a_recipe_that_is_no_yaml_fails_alone(tmp_path, capsys):
     assert main(["check", "--config", str(file), "--json"]) == 1
     (finding,) = json.loads(capsys.readouterr().out)["findings"]
     assert (finding["name"], finding["level"]) == ("recipe", "fail")
+
+
+@pytest.mark.parametrize(
+    ("levels", "verdict"),
+    [
+        ([Level.OK, Level.SKIPPED], "ready: 1 ok, 1 skipped"),
+        ([Level.OK, Level.WARN, Level.WARN], "ready, but see 2 warnings: 1 ok, 2 warn"),
+        ([Level.FAIL, Level.WARN], "not ready, 1 failure: 1 warn, 1 fail"),
+    ],
+)
+def test_the_verdict_is_one_line_and_what_was_skipped_is_another(capsys, levels, verdict):
+    show_findings([Finding(f"check {n}", level, f"found {n}", "fix") for n, level in enumerate(levels)], Console())
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert lines[-1] == verdict
+    assert [line for line in lines if "skipped" in line and line != verdict] == [
+        f"skipped: check {n} (found {n})" for n, level in enumerate(levels) if level is Level.SKIPPED
+    ]

@@ -73,13 +73,14 @@ def check_columns(setup: Setup) -> Finding:
 def _answers(setup: Setup) -> Finding:
     if setup.training.settings_problems:
         return skipped("columns", "the settings are not valid")
+    others = [column for column in setup.columns if column != "prompt"]
     with captured_warnings("trl_mentor.guards") as texts:
         try:
             answer_columns(setup.settings, setup.columns)
         except ConfigError as error:
-            return fail("columns", str(error), f"set mentor_answer_column to one of {setup.columns}")
+            return fail("columns", str(error), f"set mentor_answer_column to one of {others}")
     if texts:
-        return warn("columns", " ".join(texts), f"set mentor_answer_column to one of {setup.columns}")
+        return warn("columns", " ".join(texts), f"set mentor_answer_column to one of {others}")
     name = setup.answer_column
     empty = [number for number, row in enumerate(setup.rows) if row.get(str(name)) in (None, "", [])]
     if empty:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,20 @@ def read_setup(argv: Sequence[str], options: Options) -> tuple[list[Finding], Se
         return [fail("recipe", str(error), "correct this value or the recipe's YAML")], None
     setup = Setup(script, training, model, data, world_size, zero3 or training.found_zero3, options)
     if problem:
-        found = fail("recipe", problem, "correct the spelling of the key, or remove it")
+        fix = f"correct the spelling of the key, or remove it{_meant(problem, types)}"
+        found = fail("recipe", problem, fix)
     else:
         found = ok("recipe", f"parsed, every key is known; {world_size} process{'es' * (world_size > 1)}")
     return [found, _settings(training)], setup
+
+
+def _meant(problem: str, types: Sequence[Any]) -> str:
+    """A question about each unknown argument that is nearly the name of a known one."""
+    known = sorted({field.name for kind in types for field in fields(kind)})
+    words = [word.removeprefix("--").partition("=")[0].replace("-", "_") for word in problem.split()]
+    near = {word: difflib.get_close_matches(word, known, n=1, cutoff=0.8) for word in words if "_" in word}
+    meant = [f"did you mean {names[0]}?" for word, names in near.items() if names and word != names[0]]
+    return "".join(f"; {text}" for text in meant)
 
 
 def _settings(training: Any) -> Finding:

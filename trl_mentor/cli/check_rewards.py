@@ -83,7 +83,7 @@ def check_rewards(setup: Setup) -> Finding:
     """Does the success reward say yes to the reference answer in some usual form, and no to a wrong one."""
     rows = setup.usable_rows
     if not setup.rewards or not rows:
-        return skipped("reward", "no reward function could be loaded" if rows else "no rows with a usable prompt")
+        return skipped("reward", "rewards or success rewards are wrong" if rows else "no rows with a usable prompt")
     if setup.script.reward_model_name_or_path:
         return skipped("reward", "a reward model takes part, which is not loaded here")
     rule = success_rule(setup.rewards, setup.training)

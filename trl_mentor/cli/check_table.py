@@ -27,10 +27,14 @@ def show_findings(findings: Sequence[Finding], console: Console) -> None:
     table.add_column("result", no_wrap=True)
     table.add_column("found")
     for finding in findings:
+        if finding.level is Level.SKIPPED:
+            continue
         mark, style = _MARKS[finding.level]
         limit = 100 if finding.level in (Level.WARN, Level.FAIL) else 320
         table.add_row(finding.name, Text(mark, style=style), Text(visible(shortened(finding.found, limit))))
     console.print(table)
+    if skipped := [f"{finding.name} ({finding.found})" for finding in findings if finding.level is Level.SKIPPED]:
+        console.print(Text(f"skipped: {visible(shortened('; '.join(skipped), 600))}", style="dim"))
     for level in (Level.WARN, Level.FAIL):
         for finding in findings:
             if finding.level is level:
@@ -42,8 +46,16 @@ def summary(findings: Sequence[Finding]) -> str:
     """The verdict in one line."""
     count = Counter(finding.level for finding in findings)
     parts = [f"{count[level]} {level.value}" for level in Level if count[level]]
-    verdict = "not ready" if count[Level.FAIL] else "ready to train"
+    verdict = "ready"
+    if count[Level.FAIL]:
+        verdict = f"not ready, {_counted(count[Level.FAIL], 'failure')}"
+    elif count[Level.WARN]:
+        verdict = f"ready, but see {_counted(count[Level.WARN], 'warning')}"
     return f"{verdict}: {', '.join(parts)}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number > 1)}"
 
 
 def shortened(text: str, limit: int) -> str:
