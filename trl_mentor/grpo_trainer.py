@@ -37,7 +37,7 @@ from trl_mentor.guards import (
     warn_if_queue_is_small,
     warn_if_success_is_a_sum,
 )
-from trl_mentor.intervene import Concerned, Policy, Request, intervene
+from trl_mentor.intervene import Concerned, Means, Outcome, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Cause, HintOrigin, Lesson, Prompt, Row
@@ -45,7 +45,7 @@ from trl_mentor.reply_cache import CACHE_DIR
 from trl_mentor.reroll import local_rows
 from trl_mentor.reward_errors import RewardGuard
 from trl_mentor.rows import aligned, rows_of, spliced
-from trl_mentor.schedules import Ahead
+from trl_mentor.schedules import Ahead, Schedule
 from trl_mentor.settings import RewardErrors, ScheduleKind
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
@@ -93,41 +93,23 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._engine_limit = engine_limit(self)
         if self._is_vlm:
             refuse_multimodal()
-        columns = getattr(self.train_dataset, "column_names", None)
-        warn_if_success_is_a_sum(self.reward_func_names, settings)
-        self.success_rule = SuccessRule.from_names(
-            self.reward_func_names,
-            weights=self.reward_weights.tolist(),
-            success_rewards=settings.mentor_success_rewards or (),
-            threshold=settings.mentor_success_threshold,
-        )
-        self._format_columns = format_columns(
-            self.reward_func_names, settings.mentor_format_rewards, settings.mentor_success_rewards or ()
-        )
-        if strategy is None:
-            main, device = self.accelerator.is_main_process, str(self.accelerator.device)
-            cache_dir = Path(self.args.output_dir) / CACHE_DIR
-            strategy = build_strategy(settings, mentor, is_main=main, device=device, cache_dir=cache_dir)
-        self.strategy = strategy
-        if isinstance(self.strategy, MentorStrategy) and settings.mentor_schedule == ScheduleKind.INLINE:
-            check_deadline(self.strategy.mentor.deadline, self.args.ddp_timeout)
-        self.schedule = build_schedule(settings, strategy)
-        if isinstance(self.schedule, Ahead):
-            groups = self.args.generation_batch_size // self.num_generations
-            warn_if_queue_is_small(settings.mentor_queue_size, groups=groups)
+        self._settings = settings
+        self.success_rule, self._format_columns = self._read_rewards()
+        self.strategy = self._build_strategy(mentor) if strategy is None else strategy
+        self.schedule = self._build_schedule()
         self.mentor_totals = Counters()
         """What happened since the run began, over all ranks; a resumed run continues it."""
         self.last_mentor_failure = ""
         """Why the newest hint that was not accepted failed or fell back; empty before the first."""
         self.mentor_resumed = False
         """Whether an endpoint that was left alone has come to work again since the last log; on the main process."""
-        self.cause_routes = strategy.routes if isinstance(strategy, MentorStrategy) else WITHOUT_A_MENTOR
+        self.cause_routes = self.strategy.routes if isinstance(self.strategy, MentorStrategy) else WITHOUT_A_MENTOR
         """What is done about each cause of collapse."""
         self.newest_causes: dict[Cause, str] = {}
         """What showed the newest collapse of each cause; on the main process alone."""
         self.journal = self._open_journal()
         self._exchange = Exchange(self.accelerator)
-        self._settings = settings
+        columns = getattr(self.train_dataset, "column_names", None)
         self._reader: GroupReader | None = None if columns is None else self._read_with(columns)
         self._evaluating = False
         self._training_batch = False
@@ -137,6 +119,34 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._misreported: set[str] = set()
         self._batch_hints: list[str] = []
         self._bind_callback()
+
+    def _read_rewards(self) -> tuple[SuccessRule, tuple[int, ...]]:
+        """The rule of success, and the columns of the rewards that pay for form."""
+        settings, names = self._settings, self.reward_func_names
+        success_rewards = settings.mentor_success_rewards or ()
+        warn_if_success_is_a_sum(names, settings)
+        rule = SuccessRule.from_names(
+            names,
+            weights=self.reward_weights.tolist(),
+            success_rewards=success_rewards,
+            threshold=settings.mentor_success_threshold,
+        )
+        return rule, format_columns(names, settings.mentor_format_rewards, success_rewards)
+
+    def _build_strategy(self, mentor: Mentor | None) -> Strategy:
+        main, device = self.accelerator.is_main_process, str(self.accelerator.device)
+        cache_dir = Path(self.args.output_dir) / CACHE_DIR
+        return build_strategy(self._settings, mentor, is_main=main, device=device, cache_dir=cache_dir)
+
+    def _build_schedule(self) -> Schedule:
+        settings, strategy = self._settings, self.strategy
+        if isinstance(strategy, MentorStrategy) and settings.mentor_schedule == ScheduleKind.INLINE:
+            check_deadline(strategy.mentor.deadline, self.args.ddp_timeout)
+        schedule = build_schedule(settings, strategy)
+        if isinstance(schedule, Ahead):
+            groups = self.args.generation_batch_size // self.num_generations
+            warn_if_queue_is_small(settings.mentor_queue_size, groups=groups)
+        return schedule
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """As `GRPOTrainer.train`, except that True means the newest checkpoint that no kill left incomplete.
@@ -226,24 +236,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         concerned: Concerned,
     ) -> tuple[Generated, torch.Tensor, Counters]:
         """Find causes, re-roll the selected groups; returns this rank's batch, everybody's rewards, what happened."""
-        size, rank = self.num_generations, self._exchange.rank
         assert self._reader is not None
-        start = rank * len(prompts)
+        start = self._exchange.rank * len(prompts)
         logs = {**aligned(self._pending_extra_logs, len(prompts)), **reported}
         rows = rows_of(first, rewards[start : start + len(prompts)], logs, hints=[None] * len(prompts))
-        members = [
-            Member(
-                number=number,
-                row=rows[i],
-                truncated=self._is_truncated(rows[i]),
-                example=self._examples[i] if number % size == 0 else None,
-            )
-            for i, number in local_rows(concerned.gathered, group_size=size, rank=rank, rows_per_rank=len(prompts))
-        ]
-        outcome = intervene(
-            sorted(self._exchange.gather(members), key=lambda member: member.number),
-            concerned,
-            step=self.state.global_step,
+        means = Means(
             strategy=self.strategy,
             schedule=self.schedule,
             reader=self._reader,
@@ -251,6 +248,29 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             exchange=self._exchange,
             policy=Policy(regenerate=self._regenerate, objection=self._objection),
         )
+        members = self._exchange.gather(self._members(rows, concerned))
+        in_order = sorted(members, key=lambda member: member.number)
+        outcome = intervene(in_order, concerned, means, step=self.state.global_step)
+        self._record(outcome)
+        rewards = self._take_over(outcome, prompts, rows, rewards)
+        self._batch_hints = [row.hint or "" for row in rows]
+        self._write_back_logs(rows)
+        return spliced(first, rows), rewards, outcome.counters
+
+    def _members(self, rows: Sequence[Row], concerned: Concerned) -> list[Member]:
+        """This rank's rows of the groups whose rows the ranks exchange."""
+        size, rank = self.num_generations, self._exchange.rank
+        return [
+            Member(
+                number=number,
+                row=rows[i],
+                truncated=self._is_truncated(rows[i]),
+                example=self._examples[i] if number % size == 0 else None,
+            )
+            for i, number in local_rows(concerned.gathered, group_size=size, rank=rank, rows_per_rank=len(rows))
+        ]
+
+    def _record(self, outcome: Outcome) -> None:
         for intervention in outcome.interventions:
             if self.journal is not None:
                 self.journal.append(intervention)
@@ -258,19 +278,20 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             if guidance is not None and guidance.origin in (HintOrigin.FALLBACK, HintOrigin.FAILED):
                 self.last_mentor_failure = guidance.reason
         self.newest_causes.update(outcome.details)
-        rewards = rewards.clone()
+
+    def _take_over(self, outcome: Outcome, prompts: list[Any], rows: list[Row], rewards: torch.Tensor) -> torch.Tensor:
+        """Put what was re-rolled in its places among this rank's prompts and rows; returns everybody's new rewards."""
+        size, start, rewards = self.num_generations, self._exchange.rank * len(rows), rewards.clone()
         for index, new in outcome.rows.items():
             rewards[index * size : (index + 1) * size] = torch.tensor([row.rewards for row in new])
             for member, row in enumerate(new):
                 local = index * size + member - start
-                if 0 <= local < len(prompts):
+                if 0 <= local < len(rows):
                     rows[local] = row
         for index, example in outcome.examples.items():
-            for local in range(max(index * size - start, 0), min((index + 1) * size - start, len(prompts))):
+            for local in range(max(index * size - start, 0), min((index + 1) * size - start, len(rows))):
                 prompts[local] = deepcopy(example["prompt"])  # TRL's own list, which it logs
-        self._batch_hints = [row.hint or "" for row in rows]
-        self._write_back_logs(rows)
-        return spliced(first, rows), rewards, outcome.counters
+        return rewards
 
     def _regenerate(self, requests: Sequence[Request]) -> list[Row]:
         """Generate and score this rank's share of the re-roll, through TRL's own generation and rewards.

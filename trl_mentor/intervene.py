@@ -54,6 +54,18 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class Means:
+    """What interventions work with, the same for all batches of a run."""
+
+    strategy: Strategy
+    schedule: Schedule
+    reader: GroupReader
+    reward_names: Sequence[str]
+    exchange: Exchange
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """What one collapsed group is re-rolled as: all that the other ranks need of a lesson."""
 
@@ -96,6 +108,16 @@ class Concerned:
 
 
 @dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is to happen with a batch, as the main process knows it; places and counters are for all."""
+
+    planned: Planned
+    failed: Sequence[CollapsedGroup]
+    places: list[Place]
+    counters: Counters
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of the concerned groups, equal on every rank but for the interventions and details."""
 
@@ -110,18 +132,7 @@ class Outcome:
     counters: Counters
 
 
-def intervene(
-    members: Sequence[Member],
-    concerned: Concerned,
-    *,
-    step: int,
-    strategy: Strategy,
-    schedule: Schedule,
-    reader: GroupReader,
-    reward_names: Sequence[str],
-    exchange: Exchange,
-    policy: Policy,
-) -> Outcome:
+def intervene(members: Sequence[Member], concerned: Concerned, means: Means, *, step: int) -> Outcome:
     """Find causes and plan on the main process, re-roll the places that got a lesson, merge.
 
     `members` are the rows of the gathered groups over all ranks, in order of their number.
@@ -129,58 +140,46 @@ def intervene(
     size, selected = len(members) // len(concerned.gathered), concerned.selected
     gathered = [members[start : start + size] for start in range(0, len(members), size)]
     originals = concerned.of(selected, gathered)
-    plans: list[Planned] = []
-    groups: list[CollapsedGroup] = []
-    failed: list[CollapsedGroup] = []
+    plans: list[_Plan] = []  # one on the main process, which keeps it, and none on the others
 
     def plan() -> tuple[list[Place], Counters]:
-        groups.extend(map(reader.read, concerned.gathered, gathered))
-        failed.extend(concerned.of(concerned.failed, groups))
-        pairs = zip(concerned.of(selected, groups), originals, strict=True)
-        assignments = [Assignment(group, example_of(rows), step) for group, rows in pairs]
-        planned = Planned([], [])
-        if assignments:
-            planned = schedule.plan(assignments, lambda prepared: fitted(prepared, strategy, policy.objection))
-        pairs = zip(concerned.of(concerned.recorded, groups), concerned.of(concerned.recorded, gathered), strict=True)
-        planned.unused.extend(left_alone(Assignment(group, example_of(rows), step)) for group, rows in pairs)
-        plans.append(planned)
-        counters = planned.counters + _count_work(planned) + count_causes(group.cause for group in failed)
-        return _places(planned, assignments), counters
+        plans.append(_plan(gathered, concerned, means, step=step))
+        return plans[0].places, plans[0].counters
 
     started = time.monotonic()
-    places, counters = exchange.from_main(plan)
-    waited = time.monotonic() - started
-
-    started = time.monotonic()
-    rerolled, tokens = _reroll(places, originals, exchange, policy)
-    values = [[reader.rule.value(row.rewards) for row in rows] for rows in rerolled]
-    outcomes = [reroll_outcome(group, reader.rule.threshold) for group in values]
-    counters += count_outcomes(outcomes) + Counters(
-        mentor_seconds=waited if selected else 0.0,
-        policy_tokens=tokens,
-        reroll_tokens=tokens,
-        reroll_completions=sum(map(len, values)),
-        reroll_successes=sum(reader.rule.succeeds(value) for group in values for value in group),
-        reroll_seconds=time.monotonic() - started,
-    )
-    merged = {}
-    for place, rows in zip(places, rerolled, strict=True):
-        original = [member.row for member in originals[place.position]]
-        # The rows of another question cannot be mixed with those of the lesson's.
-        merged[selected[place.position]] = rows if place.example is not None else strategy.merge(original, rows)
+    places, counters = means.exchange.from_main(plan)
+    waited = time.monotonic() - started if selected else 0.0
+    rerolled, work = _reroll(places, originals, means)
+    rule, name, reward_names = means.reader.rule, means.strategy.name, means.reward_names
     return Outcome(
         interventions=[
             item
-            for planned in plans
-            for item in interventions(
-                planned, rerolled, step, strategy.name, rule=reader.rule, reward_names=reward_names
-            )
+            for made in plans
+            for item in interventions(made.planned, rerolled, step, name, rule=rule, reward_names=reward_names)
         ],
-        details={group.cause: group.cause_detail for group in failed},
-        rows=merged,
+        details={group.cause: group.cause_detail for made in plans for group in made.failed},
+        rows={
+            selected[place.position]: _merged(place, originals[place.position], rows, means.strategy)
+            for place, rows in zip(places, rerolled, strict=True)
+        },
         examples={selected[place.position]: place.example for place in places if place.example is not None},
-        counters=counters,
+        counters=counters + work + Counters(mentor_seconds=waited),
     )
+
+
+def _plan(gathered: Sequence[Sequence[Member]], concerned: Concerned, means: Means, *, step: int) -> _Plan:
+    """Read the gathered groups, have the schedule plan for the selected ones, and end those that are left alone."""
+    groups = list(map(means.reader.read, concerned.gathered, gathered))
+    every = [Assignment(group, example_of(rows), step) for group, rows in zip(groups, gathered, strict=True)]
+    assignments, failed = concerned.of(concerned.selected, every), concerned.of(concerned.failed, groups)
+    planned = Planned([], [])
+    if assignments:
+        planned = means.schedule.plan(
+            assignments, lambda prepared: fitted(prepared, means.strategy, means.policy.objection)
+        )
+    planned.unused.extend(map(left_alone, concerned.of(concerned.recorded, every)))
+    counters = planned.counters + _count_work(planned) + count_causes(group.cause for group in failed)
+    return _Plan(planned, failed, _places(planned, assignments), counters)
 
 
 def _places(planned: Planned, assignments: Sequence[Assignment]) -> list[Place]:
@@ -203,11 +202,27 @@ def _count_work(planned: Planned) -> Counters:
 
 
 def _reroll(
+    places: Sequence[Place], originals: Sequence[Sequence[Member]], means: Means
+) -> tuple[list[list[Row]], Counters]:
+    """New rows for each place, and what they brought and took on all ranks."""
+    started = time.monotonic()
+    rerolled, tokens = _regenerated(places, originals, means.exchange, means.policy) if places else ([], 0)
+    rule = means.reader.rule
+    values = [[rule.value(row.rewards) for row in rows] for rows in rerolled]
+    counters = count_outcomes(reroll_outcome(group, rule.threshold) for group in values) + Counters(
+        policy_tokens=tokens,
+        reroll_tokens=tokens,
+        reroll_completions=sum(map(len, values)),
+        reroll_successes=sum(rule.succeeds(value) for group in values for value in group),
+        reroll_seconds=time.monotonic() - started,
+    )
+    return rerolled, counters
+
+
+def _regenerated(
     places: Sequence[Place], originals: Sequence[Sequence[Member]], exchange: Exchange, policy: Policy
 ) -> tuple[list[list[Row]], int]:
-    """New rows for each place, and the tokens that all ranks generated."""
-    if not places:
-        return [], 0
+    """New rows for each place, of which there are some, and the tokens that all ranks generated."""
     size = len(originals[0])
     plan = plan_reroll(len(places), group_size=size, world_size=exchange.world_size)
     requests = []
@@ -219,3 +234,8 @@ def _reroll(
     tokens = exchange.total(sum(len(row.completion_ids) for row in mine))
     everyone = exchange.gather(mine)[: plan.real]
     return [everyone[start : start + size] for start in range(0, plan.real, size)], tokens
+
+
+def _merged(place: Place, original: Sequence[Member], rows: list[Row], strategy: Strategy) -> list[Row]:
+    """The rows that are trained; those of another question cannot be mixed with those of the lesson's."""
+    return rows if place.example is not None else strategy.merge([member.row for member in original], rows)
