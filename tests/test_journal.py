@@ -287,7 +287,8 @@ def test_a_full_disk_is_logged_once_and_stops_nothing(caplog: pytest.LogCaptureF
     journal.close()
     assert journal.lost == 2
     assert [record.message for record in caplog.records if "lost a record" in record.message] == [
-        "trl-mentor: the journal /dev/full lost a record, training goes on without it: [Errno 28] No space left on device"
+        "trl-mentor: the journal /dev/full lost a record, training goes on without it: "
+        "[Errno 28] No space left on device"
     ]
 
 

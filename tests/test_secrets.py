@@ -215,7 +215,9 @@ def test_an_error_holds_no_part_of_the_key_wherever_its_text_is_cut(endpoint, st
             assert not holds_key(text), f"{endpoint.pad} characters before it: {text[:4000]}"
 
 
-@pytest.mark.parametrize("location", [f"https://{KEY}.example/v1", f"https://user:{KEY}@example/", f"/v1?key={KEY}", f"/{KEY}/"])
+@pytest.mark.parametrize(
+    "location", [f"https://{KEY}.example/v1", f"https://user:{KEY}@example/", f"/v1?key={KEY}", f"/{KEY}/"]
+)
 def test_a_redirect_that_holds_the_key_is_not_repeated(endpoint, location):
     endpoint.good, endpoint.status, endpoint.location = 0, 307, location
     with closing(OpenAIBackend("stub", base_url=endpoint.url, api_key_env=VARIABLE, max_retries=0)) as backend:

@@ -133,7 +133,7 @@ class ReplyCache:
         if not self._missed:
             self._missed = True
             logger.warning(
-                "trl-mentor: %s was deleted or moved away while it was in use: replies are kept in a new file from now "
+                "trl-mentor: %s was deleted or moved away in use: replies are kept in a new file from now "
                 "on, and those from before are asked for again. This is said once.",
                 self.path,
             )
