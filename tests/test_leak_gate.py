@@ -142,6 +142,31 @@ HOSTILE = {
 }
 
 
+PROGRAMS = {
+    "asserts": "".join(f"assert f({i}) == {i * 7}\n" for i in range(3300)),
+    "blanks": "in:" + " " * 50_000,
+    "blanks in rows": ("in:" + " " * 190) * 260,
+    "brackets": "assert f(" + "a)" * 24_000,
+    "blank asserts": ("assert" + " " * 200) * 240,
+    "statements": "x = x + 1\n" * 5000,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_hostile_reference_program_is_read_once_and_not_for_every_draft(name):
+    gate, one = LeakGate("code"), group(PROGRAMS[name], "Write f.")
+    started = time.process_time()
+    for draft in range(20):
+        assert gate.objection(f"Think about the radius again and why it is {draft} not {draft + 1}.", one) is None
+    assert time.process_time() - started < 5
+
+
+def test_an_expected_output_counts_as_a_value_of_its_own_only():
+    one = group("assert f(3) == 41\nassert f(-7) == 52", "Write f.")
+    assert LeakGate("code").objection("Note that f gives 52 for -7.", one) is not None
+    assert LeakGate("code").objection("Note that f is odd at 413 and 13.4.", one) is None
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_text_in_any_place_costs_seconds_at_most(name):
     text = HOSTILE[name]

@@ -69,8 +69,8 @@ def question_words(question: str) -> str:
 
 def _forms(answer: str) -> Iterator[tuple[str, ...]]:
     text = _bounded(answer)
-    for part in (text, *final_results(answer)):
-        bare = part.strip(" \t\n*$\"'`").rstrip(" .,;:?")
+    parts = (part.strip(" \t\n*$\"'`").rstrip(" .,;:?") for part in (text, *final_results(answer)))
+    for bare in dict.fromkeys(parts):
         tokens = tokenize(bare[1:-1] if bare[:1] + bare[-1:] in ("()", "[]") else bare)
         if not tokens:
             continue
@@ -104,9 +104,11 @@ def _bounded(answer: str) -> str:
 
 def _one_number(tokens: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """The number of a short answer in words that holds just one, such as `after 25 hours`."""
+    if not 1 < len(tokens) <= 6:
+        return
     numbers = [token for token in tokens if _fraction(token) is not None]
     words = [token for token in tokens if token.isalpha() and len(token) > 1]
-    if len(numbers) == 1 and 0 < len(words) == len(tokens) - 1 < 6 and _VARIABLES.isdisjoint(tokens):
+    if len(numbers) == 1 and len(words) == len(tokens) - 1 and _VARIABLES.isdisjoint(tokens):
         yield (str(_fraction(numbers[0])),)
 
 

@@ -7,9 +7,12 @@ import builtins
 import keyword
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain, islice
 
 _READ = 50_000
 _WINDOW = 8  # tokens of code in a row that count as copied
+_TESTS = 1_000  # of an answer that are looked at
 _SIGNS = 3  # of which at least so many are signs
 _NAME = re.compile(r"[^\W\d]\w*")
 _TOKEN = re.compile(
@@ -39,12 +42,16 @@ _COMPREHENSION = re.compile(
     r"|\blambda \w{1,20}(?:, \w{1,20}){0,8}:"
 )
 _ASSIGNS = re.compile(r"(?m)^\s{0,40}\w{1,20}\s?(?::=|<-|\u2190)")
-_ASSERT = re.compile(r"assert\s+(?:\w+\.)?(\w+)\((.{1,200}?)\)\s*(?:==|is)\s*([^\n,#]{1,200})")
+_ASSERT = re.compile(
+    r"assert\s{1,20}+(?:\w{1,40}\.)?\w{1,40}\(([^\n]{1,200}?)\)\s{0,20}+(?:==|is)\s{0,20}+([^\n,#]{1,200})"
+)
 _PAIR = re.compile(
-    r"(?:input|in)\"?\s*[:=]\s*\"?([^\n]{1,200}?)\"?[,;]?\s{1,4}"
-    r"\"?(?:expected |output|out|result)\w{0,8}\"?\s*[:=]\s*\"?([^\n\"]{1,200})",
+    r"in(?:put)?\"?\s{0,20}+[:=]\s{0,20}+\"?([^\s][^\n]{0,199}?)\"?[,;]?\s{1,4}"
+    r"\"?(?:expected |output|out|result)\w{0,8}\"?\s{0,20}+[:=]\s{0,20}+\"?([^\n\"]{1,200})",
     re.IGNORECASE,
 )
+_JOINS_LEFT = re.compile(r"[\w.-]")
+_JOINS_RIGHT = re.compile(r"\w|\.\d")
 _STATES = re.compile(
     r"==?|->|\u2192|=>|\b(?:returns?|outputs?|prints?|gives?|yields?|is|be|equals?|expects?|becomes?)\b"
 )
@@ -55,21 +62,17 @@ def copies_code(hint: str, *, question: str, answer: str) -> bool:
 
     What stands in the question as well and what every program says ("for i in range(n)") does not count.
     """
-    known = set(_shingles(question)).union(*(_shingles(idiom) for idiom in _COMMON))
-    return not (set(_shingles(hint)) & set(_shingles(answer))) <= known
+    said = set(_shingles(hint))
+    copied = said and said & set(_shingles(answer))  # which takes long for a long answer, and most hints are prose
+    return bool(copied) and not copied <= set(_shingles(question)).union(*(_shingles(idiom) for idiom in _COMMON))
 
 
 def tells_output(hint: str, *, question: str, answer: str) -> bool:
     """Whether the hint states what a test expects for an input that the question does not show."""
     said, known = _plain(hint), _plain(question)
     for given, expected in _tests(answer):
-        shown = _holds(known, given) and _holds(known, expected)
-        if (
-            not shown
-            and _holds(said, given)
-            and _holds(said.replace(given, " ", 1), expected)
-            and _STATES.search(said)
-        ):
+        told = _holds(said, given) and _holds(said.replace(given, " ", 1), expected)
+        if told and _STATES.search(said) and not (_holds(known, given) and _holds(known, expected)):
             return True
     return False
 
@@ -103,12 +106,12 @@ def _renamed(window: list[str]) -> tuple[str, ...]:
     )
 
 
-def _tests(answer: str) -> Iterator[tuple[str, str]]:
-    """Input and expected output of each test that the answer holds."""
-    for _, given, expected in _ASSERT.findall(answer[:_READ]):
-        yield _plain(given), _plain(expected)
-    for given, expected in _PAIR.findall(answer[:_READ]):
-        yield _plain(given), _plain(expected)
+@lru_cache(maxsize=64)  # groups that are worked on at once; each asks again for every draft
+def _tests(answer: str) -> tuple[tuple[str, str], ...]:
+    """Input and expected output of each test that the answer holds, of many the first."""
+    read = answer[:_READ]
+    found = islice(chain(_ASSERT.finditer(read), _PAIR.finditer(read)), _TESTS)
+    return tuple((_plain(test[1]), _plain(test[2])) for test in found)
 
 
 def _plain(text: str) -> str:
@@ -116,4 +119,10 @@ def _plain(text: str) -> str:
 
 
 def _holds(text: str, part: str) -> bool:
-    return bool(part) and re.search(rf"(?<![\w.-]){re.escape(part)}(?![\w]|\.\d)", text) is not None
+    """Whether the part stands in the text and is no part of a longer word or number."""
+    at = text.find(part) if part else -1
+    while at >= 0:
+        if not _JOINS_LEFT.match(text[at - 1 : at]) and not _JOINS_RIGHT.match(text[at + len(part) :][:2]):
+            return True
+        at = text.find(part, at + 1)
+    return False
