@@ -13,6 +13,7 @@ from trl_mentor.leaks.hint_rules import (
     ANNOUNCES_RESULT,
     CODE,
     COPIES_SOLUTION,
+    DECLINES,
     EMPTY,
     GIVES_ANSWER,
     NOT_TEXT,
@@ -315,10 +316,64 @@ def test_a_text_without_blanks_is_measured_in_characters():
 
 
 @pytest.mark.parametrize(
-    "hint", ["Think.\x00", "Think \ud83d now.", "<|im_end|> Think.", "<think>Hm.</think> Think.", "Think.\x1b[0m"]
+    "hint",
+    [
+        "Think.\x00",
+        "Think \ud83d now.",
+        "<|im_end|> Think.",
+        "<think>Hm.</think> Think.",
+        "Think.\x1b[0m",
+        "Thi\u202enk.",
+        "Think.\u2066",
+        "\u25c1think\u25b7Hm.\u25c1/think\u25b7Think.",
+        "<reflection>Hm.</reflection> Think.",
+        "<thoughts>Hm.</thoughts> Think.",
+        "<thinking about='x'>Hm. Think.",
+        "[INST] Think. [/INST]",
+        "Think <\uff5cUser\uff5c> again.",
+        "Think \u2039|User|\u203a again.",
+        "<start_of_turn>user: think.",
+        "<tool_call>x</tool_call> Think.",
+        "Think.\n\nUser: ok\nAssistant: yes",
+        "Think.\n**Assistant:** yes",
+        '{"hint": "Think."}',
+        '{"text": "Think."}',
+        'Here it is: {"hint": "Think."}',
+    ],
 )
 def test_control_characters_and_chat_markup_are_refused(hint: str):
     assert critique(hint) == NOT_TEXT
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "I cannot help with that request.",
+        "I can\u2019t assist with this.",
+        "I'm sorry, but I can't do that.",
+        "Unfortunately, I am unable to provide a hint here.",
+        "Sorry, I won't give any hints for this.",
+        "As an AI language model, I think of sums.",
+    ],
+)
+def test_an_excuse_is_no_hint(hint: str):
+    assert critique(hint) == DECLINES
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "Which users cannot help with the task? Count those first.",
+        "Ask what you cannot give away: the sign of a square.",
+        "Is $0 < |x - 1| < d$ what the definition asks for?",
+        "Take the set {a, b} and the pair [x, y]; look at a[i] and dict['key'].",
+        "How many of the users:\nthose of the first or of the second group?",
+        "Think of the system:\nboth equations hold at once.",
+        "Compare \u27e8x, y\u27e9 with the \u00abinner\u00bb product.",
+    ],
+)
+def test_what_only_looks_like_an_excuse_or_markup_passes(hint: str):
+    assert critique(hint) == ""
 
 
 @pytest.mark.parametrize(
@@ -407,7 +462,7 @@ def test_every_fault_is_named_at_once_so_that_one_repair_can_mend_them_all():
 
 def test_a_critique_is_made_of_fixed_sentences_and_so_never_holds_the_answer():
     fixed = {value for value in vars(hint_rules).values() if isinstance(value, str) and value.startswith("The hint")}
-    assert len(fixed) == 8
+    assert len(fixed) == 9
     for answer in ("126", "7/3", "B", "Paris", PROOF):
         found = critique(f"{answer} is the answer, so the answer is {answer}.", answer)
         assert found

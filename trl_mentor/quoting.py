@@ -24,6 +24,7 @@ BLOCK_NAMES = (
 
 _ANGLES = (
     "\uff1c\ufe64\u2039\u2329\u3008\u27e8\u276e\u276c\u2770\u27ea\u300a\u00ab\u02c2\u1438\u22d6\u227a\u29fc\u2991"
+    "\u25c1"
 )
 _ENTITIES = {"<": "lt", **{bracket: f"#{ord(bracket)}" for bracket in f"[{_ANGLES}"}}
 _BRACKETS = {entity: bracket for bracket, entity in _ENTITIES.items()}
@@ -68,16 +69,21 @@ def _letter(letter: str) -> str:
 
 
 _NAMES = "|".join(f"[{INVISIBLE}]*".join(map(_letter, name)) for name in BLOCK_NAMES)
-_ANGLE_TOKENS = (
-    r"[|\uff5c]|/?(?:(?:start|end)_of_\w|(?:s|bos|eos|pad|unk|mask|sop|eop|eod)>|SYS>|(?:seed:)?(?:think|thought|reasoning)"
+THINKING_NAMES = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|inner_monologue)"
+"""What models call the tags around their thinking."""
+
+NAMED_TOKENS = (
+    r"/?(?:(?:start|end)_of_\w|(?:s|bos|eos|pad|unk|mask|sop|eop|eod)>|SYS>"
     r"|tool_(?:call|response)|function[=>_]|(?:extra_id|reserved|unused|SPECIAL)_?\d)"
 )
-_SQUARE_TOKENS = (
+"""Control tokens of chat formats after their `<`; those between `[` and `]` after their `[`."""
+NAMED_SQUARE_TOKENS = (
     r"/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|ARGS|CALL_ID|THINK|MODEL_SETTINGS"
     r"|[gs]MASK)\]|\|(?:system|user|assistant|tool|endofturn)\|\]"
 )
+_ANGLE_TOKENS = rf"[|\uff5c]|/?{THINKING_NAMES}|{NAMED_TOKENS}"
 _REST_OF_TAG = rf"(?=[\s{INVISIBLE}]*(?:[{_SLASHES}]|(?:{_NAMES})(?!\w))|{_ANGLE_TOKENS})"
-_REST_OF_SQUARE = rf"(?={_SQUARE_TOKENS})"
+_REST_OF_SQUARE = rf"(?={NAMED_SQUARE_TOKENS})"
 
 # An entity that already stands in the text gets one more `amp;`, which keeps the quoting invertible.
 # The first character comes alone and first, because a search for one of a few characters is ten times as fast.

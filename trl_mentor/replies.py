@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trl_mentor.errors import DoubtfulReplyError, ReplyError
-from trl_mentor.quoting import neutralise
+from trl_mentor.quoting import THINKING_NAMES, neutralise
 from trl_mentor.records import Message
 
 MAX_REPLY_CHARS = 20_000
@@ -25,9 +25,12 @@ MAX_CHARS = 2_000_000
 MAX_BRACES = 500
 """Opening braces outside the objects of a reply above which it is not read: each may have to be tried as an object."""
 
-_NAME = r"(?:seed:)?(?:think(?:ing)?|thought|reasoning)"
-_THINKING_START = re.compile(rf"<{_NAME}>|\[THINK\]", re.IGNORECASE)
-_THINKING_END = re.compile(rf"</{_NAME}>|\[/THINK\]", re.IGNORECASE)
+_THINKING_START = re.compile(
+    rf"<{THINKING_NAMES}>|\[THINK\]|\u25c1{THINKING_NAMES}\u25b7|<\|begin_of_thought\|>", re.IGNORECASE
+)
+_THINKING_END = re.compile(
+    rf"</{THINKING_NAMES}>|\[/THINK\]|\u25c1/{THINKING_NAMES}\u25b7|<\|end_of_thought\|>", re.IGNORECASE
+)
 
 _NO_ASCII_LETTER = {code: None for code in range(128) if not chr(code).isalnum()}
 

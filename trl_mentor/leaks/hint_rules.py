@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from trl_mentor.answer_forms import READ, WORDS, answer_forms, question_words, spaced, tokenize
 from trl_mentor.errors import ConfigError
 from trl_mentor.leaks.asked import counts_asked
+from trl_mentor.leaks.plain_text import declines, is_plain
 
 EMPTY = "The hint is empty: write one or two sentences that point to the missing concept."
 NOT_TEXT = "The hint holds control characters or chat markup: write plain text only."
+DECLINES = "The hint declines to help: say in one or two sentences what idea is missing or what to try first."
 TOO_LONG = "The hint is too long: keep the one idea that matters most and drop the rest."
 GIVES_ANSWER = "The hint gives the final answer away: name the idea or the first move, and no result."
 COPIES_SOLUTION = "The hint repeats a passage of the reference solution: describe the idea in other words."
@@ -54,7 +56,6 @@ _COMMON_WORDS = _words("yes no true false none a") | WORDS.keys()
 
 _WORD_FOR: dict[tuple[str, ...], str] = {(digit,): word for word, digit in WORDS.items()}
 
-_MARKUP = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]|<\|[^|<>\n]{1,40}\|>|</?(?:think|s)>")
 _BOX = re.compile(r"\\f?box|####")
 _RESULT = re.compile(
     r" (?:answer|solution|final result) (?:[=:]|(?:(?:to|of|for|in) "
@@ -107,7 +108,8 @@ def check_hint(hint: str, *, question: str, answer: str | None, limits: HintLimi
     steps = max(len(_STEP.findall(start)), len(relations))
     broken = {
         TOO_LONG: len(start) < len(hint) or len(hint.split()) > limits.max_words,
-        NOT_TEXT: _MARKUP.search(start),
+        NOT_TEXT: not is_plain(start),
+        DECLINES: declines(start),
         GIVES_ANSWER: _gives_any(said, question, forms),
         COPIES_SOLUTION: any(spaced(passage) not in question_words(question) for passage in copied),
         ANNOUNCES_RESULT: _BOX.search(start) or _RESULT.search(spaced(said)),
