@@ -100,6 +100,53 @@ def test_marks_inside_a_hint_stay(text):
     assert parse_hint(text) == text
 
 
+@pytest.mark.parametrize(
+    "critique",
+    [
+        "Low. It is misleading.",
+        "low: it says nothing",
+        "  **Refuse**: it leaks",
+        "Rejected, since it leaks.",
+        "I rate this hint low.",
+        "L\u041eW: misleading",
+        "L O W",
+        "L\u0332O\u0332W\u0332",
+        "It is L0W.",
+    ],
+)
+def test_a_judge_whose_critique_refuses_approves_nothing(critique):
+    with pytest.raises(DoubtfulReplyError):
+        parse_verdict(said.verdict("HIGH", critique))
+
+
+@pytest.mark.parametrize("critique", ["It names the concept; the bound is low.", "Lowering the degree is the idea."])
+def test_the_word_low_elsewhere_in_a_critique_is_no_grade(critique):
+    assert parse_verdict(said.verdict("HIGH", critique)).quality is Quality.HIGH
+
+
+def test_thinking_that_was_never_begun_and_speaks_of_low_alone_approves_nothing():
+    with pytest.raises(DoubtfulReplyError):
+        parse_verdict(f"I judge LOW, reject</think>{HIGH}")
+    assert parse_verdict(f"HIGH or LOW? It is safe, so HIGH.</think>{HIGH}").quality is Quality.HIGH
+    assert parse_verdict(f"<think>I judged LOW first.</think>{HIGH}").quality is Quality.HIGH
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("<reflection>", "</reflection>"),
+        ("<thoughts>", "</thoughts>"),
+        ("<scratchpad>", "</scratchpad>"),
+        ("\u25c1think\u25b7", "\u25c1/think\u25b7"),
+        ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ],
+)
+def test_thinking_is_known_under_its_other_names(start, end):
+    assert parse_hint(f"{start}The answer is 5.{end}Is 1 a prime?") == "Is 1 a prime?"
+    with pytest.raises(ReplyError, match="nothing but thinking"):
+        parse_hint(f"{start}The answer is 5.")
+
+
 @pytest.mark.parametrize("text", ["Hint:", '""', "```\n\n```", "--", "**Hint:** ..."])
 def test_a_hint_without_a_word_is_refused(text):
     with pytest.raises(ReplyError, match="hint is empty"):

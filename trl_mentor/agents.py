@@ -36,7 +36,16 @@ _WRAPPERS = (
 
 _VERDICT_WORD = re.compile("verdict", re.IGNORECASE)
 _VERDICT_FIELD = re.compile(r"verdict[\\\"'*_`]*[ \t]*[:=\uff1a]", re.IGNORECASE)
-_LOW_WORD = re.compile(r"\bLOW\b")
+_LOW_WORD = re.compile(
+    r"(?<!\w)[L\u13de\ua4e1][\W_]{0,2}[O0\u041e\u039f\u0555\ua4f3][\W_]{0,2}[W\u051c\u13b3\ua4ea](?!\w)"
+)
+_HIGH_WORD = re.compile(r"\bHIGH\b")
+_SAYS_NO = re.compile(
+    r"\W{0,8}(?:low|refuse[ds]?|refusing|reject(?:ed|s|ing)?|unacceptable|not acceptable)\b"
+    r"|.{0,400}?\b(?:rat|grad|judg)(?:e|es|ed|ing)\W{1,3}(?:\w{1,20}\W{1,3}){0,4}?low\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_COMBINING = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 
 
@@ -127,7 +136,9 @@ def parse_verdict(text: str) -> Verdict:
 
     Raises `ReplyError` if there is none, or another word. What is in doubt is no approval: HIGH stands in an object
     that is the whole reply, apart from a code fence, and nothing else in the reply, decoded or not, speaks of a
-    verdict or says LOW. Otherwise it may be quoted, which is a `DoubtfulReplyError`, as are verdicts that differ.
+    verdict, says LOW or begins its critique with a refusal. Otherwise it may be quoted, which is a
+    `DoubtfulReplyError`, as are verdicts that differ. Thinking that was never begun may weigh LOW against HIGH, and
+    must not speak of LOW alone.
     """
     visible = _visible(text)
     try:
@@ -140,9 +151,14 @@ def parse_verdict(text: str) -> Verdict:
         raise DoubtfulReplyError("the reply holds objects whose verdicts differ")
     if form.verdict == Quality.HIGH:
         said = _plain_letters(f"{json.dumps(found.objects, ensure_ascii=False)} {found.around}")
-        if _LOW_WORD.search(said) or len(_VERDICT_WORD.findall(said)) > 1:
+        if (
+            _LOW_WORD.search(said)
+            or _SAYS_NO.match(_plain_letters(form.critique))
+            or len(_VERDICT_WORD.findall(said)) > 1
+        ):
             raise DoubtfulReplyError("the reply says HIGH and speaks of another verdict or says LOW too")
-        if _VERDICT_FIELD.search(_plain_letters(stray_thinking(text))):
+        stray = _plain_letters(stray_thinking(text))
+        if _VERDICT_FIELD.search(stray) or (_LOW_WORD.search(stray) and not _HIGH_WORD.search(stray)):
             raise DoubtfulReplyError("there is a verdict before the end of a thinking block that was never begun")
         if not found.alone:
             raise ReplyError("the reply says HIGH among other text; reply with the JSON object and nothing else")
@@ -166,8 +182,10 @@ def _last(found: Found, form: type[Form]) -> Form:
 
 
 def _plain_letters(text: str) -> str:
-    """The text without disguises: invisible characters gone, wide and styled letters turned into plain ones."""
-    return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
+    """The text without disguises: invisible and combining characters gone, wide and styled letters made plain."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", _INVISIBLE.sub("", _COMBINING.sub("", text)))
 
 
 def _visible(text: str) -> str:
