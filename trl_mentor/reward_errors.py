@@ -98,7 +98,9 @@ class RewardGuard:
     def _unscored(self, name: str, error: Exception, given: dict[str, Any], logged: Counter[str]) -> list[None]:
         self._count += 1
         rows = len(given["completions"])
-        told = f"{name} returned {error}" if isinstance(error, _WrongValues) else f"{name} raised {describe(error)}"
+        told = (
+            f"{name} returned {error}" if isinstance(error, _WrongValuesError) else f"{name} raised {describe(error)}"
+        )
         if (name, type(error)) not in self._logged:
             self._logged.add((name, type(error)))
             where = traceback.extract_tb(error.__traceback__)[-1:]
@@ -118,19 +120,19 @@ class RewardGuard:
         return [None] * rows
 
 
-class _WrongValues(Exception):
+class _WrongValuesError(Exception):
     """What a reward function returned is not what it is to return."""
 
 
-def _numbers(values: list[Any], rows: int) -> list[float | None] | _WrongValues:
+def _numbers(values: list[Any], rows: int) -> list[float | None] | _WrongValuesError:
     """The values as TRL reads them, or what is wrong with them."""
     if len(values) != rows:
-        return _WrongValues(f"{len(values)} values for {rows} completions; expected one for each")
+        return _WrongValuesError(f"{len(values)} values for {rows} completions; expected one for each")
     numbers: list[float | None] = []
     for value in values:
         number = None if value is None else outcome_of(functools.partial(_number, value))
         if isinstance(number, Exception):
-            return _WrongValues(f"a value of type {type(value).__name__}; expected a number or None")
+            return _WrongValuesError(f"a value of type {type(value).__name__}; expected a number or None")
         numbers.append(number)
     return numbers
 
