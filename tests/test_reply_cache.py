@@ -139,7 +139,7 @@ def test_a_file_that_is_deleted_in_use_is_begun_anew_and_said_once(tmp_path, cap
     assert cache.put("d", 0, Reply("after")) == Reply("after")
     assert other.get("d", 0) == Reply("after")
     assert cache.get("d", 0) == Reply("after")
-    said = [line for line in caplog.messages if "was deleted or moved away while it was in use" in line]
+    said = [line for line in caplog.messages if "was deleted or moved away in use" in line]
     assert len(said) == 1
     cache.close()
     other.close()
