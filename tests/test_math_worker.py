@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from trl_mentor.leaks import math_process
 from trl_mentor.leaks.gate import UNDECIDED, LeakGate
 from trl_mentor.leaks.math_candidates import is_cheap
 from trl_mentor.leaks.math_equal import PROCESS, are_equal, value_of
@@ -91,6 +92,14 @@ def test_a_process_that_was_killed_is_replaced():
     assert is_gone(killed)
     assert are_equal("x + 2", "2 + x")
     assert PROCESS.pid not in (None, killed)
+
+
+def test_a_process_that_was_asked_often_is_replaced_before_its_memory_is_used_up(monkeypatch):
+    monkeypatch.setattr(math_process, "_RENEWED", 2)
+    assert are_equal("x + 1", "1 + x")
+    first = PROCESS.pid
+    assert are_equal("x + 2", "2 + x")
+    assert is_gone(first)
 
 
 def test_many_threads_wait_for_each_other_and_an_endless_expression_costs_one_process():

@@ -22,6 +22,8 @@ _PATIENCE = 35.0
 """Seconds to wait for other threads' requests, which are over in milliseconds but for the first and the lost ones."""
 _ROW, _PAUSE = 3, 30.0
 """After so many lost children in a row none is started for so many seconds."""
+_RENEWED = 10_000
+"""Questions after which a child is replaced: its tables grow by some ten KB with each."""
 _MOST = 4096
 _LONGEST = 1000
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -118,7 +120,7 @@ class MathProcess:
 
     def _running(self) -> _Child:
         if self._child is not None:
-            if self._child.process.poll() is None:
+            if self._child.process.poll() is None and self._child.asked < _RENEWED:
                 return self._child
             self._child.end()
             self._child = None
@@ -154,7 +156,7 @@ class _Child:
             env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
             process_group=0,  # out of reach of a terminal's Ctrl-C
         )
-        self._asked = 0
+        self.asked = 0
         ready: dict[str, Any] | None = None
         try:
             ready = self._line(_START)
@@ -171,12 +173,12 @@ class _Child:
 
     def ask(self, text: str) -> dict[str, Any] | None:
         """The answer; None where the child is late, gone, or answers something else. Then it has to be ended."""
-        self._asked += 1
+        self.asked += 1
         assert self.process.stdin is not None
         with suppress(OSError, ValueError):
-            self.process.stdin.write(json.dumps({"id": self._asked, "text": text}).encode() + b"\n")
+            self.process.stdin.write(json.dumps({"id": self.asked, "text": text}).encode() + b"\n")
             answer = self._line(_LIMIT)
-            return answer if answer is not None and answer.get("id") == self._asked else None
+            return answer if answer is not None and answer.get("id") == self.asked else None
         return None
 
     def end(self) -> None:
