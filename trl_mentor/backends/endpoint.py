@@ -59,7 +59,12 @@ def check_numbers(temperature: float, max_tokens: int, max_retries: int) -> None
 def check_base_url(base_url: str | None) -> None:
     if base_url is None:
         return
-    parts = urlsplit(base_url)
+    try:
+        parts = urlsplit(base_url)
+        _ = parts.port  # read only when it is asked for
+    except ValueError:
+        # Neither the URL nor what is wrong with it is shown: a password may stand in it.
+        raise ConfigError("base_url is no URL; expected one such as http://localhost:8000/v1") from None
     if "@" in base_url or parts.query:
         raise ConfigError("base_url must hold no user name, password or query; name the key's variable in api_key_env")
     if "," in base_url:
@@ -79,7 +84,7 @@ def checked_body(extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
     if taken := sorted({"messages", "model", "stream"} & body.keys()):
         raise ConfigError(f"extra_body sets {', '.join(taken)}, which the backend sets itself; remove it")
     try:
-        json.dumps(body)
+        json.dumps(body, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"extra_body must be plain JSON: {error}") from None
     return body

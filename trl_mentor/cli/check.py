@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -15,15 +17,17 @@ from trl_mentor.cli.check_batches import check_batches, check_budget, check_opti
 from trl_mentor.cli.check_data import check_columns, read_rows
 from trl_mentor.cli.check_endpoint import check_endpoint, check_key, check_model
 from trl_mentor.cli.check_estimate import check_estimate
-from trl_mentor.cli.check_findings import Finding, Level, Options, Setup
+from trl_mentor.cli.check_findings import Finding, Level, Options, Setup, fail
 from trl_mentor.cli.check_hint import ask_for_hint, check_schema
-from trl_mentor.cli.check_leaks import check_algebra, check_leak_rule
+from trl_mentor.cli.check_leaks import check_algebra, check_leak_rule, without_failed_rule
 from trl_mentor.cli.check_policy import check_collapse
+from trl_mentor.cli.check_process import UserProcess, user_process
 from trl_mentor.cli.check_recipe import read_setup
 from trl_mentor.cli.check_rewards import check_rewards, load_rewards
 from trl_mentor.cli.check_table import show_findings
 from trl_mentor.cli.check_templates import check_context, check_templates
 from trl_mentor.errors import ConfigError
+from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.plain import plain_json
 
 DESCRIPTION = """\
@@ -60,6 +64,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--policy-model", help="Name of the policy there.")
     parser.add_argument("--policy-key-env", help="Name of the environment variable with that endpoint's key.")
     parser.add_argument("--collapse-share", type=_share, help="Share of groups that collapse, if you know it.")
+    parser.add_argument(
+        "--reward-timeout",
+        type=_seconds,
+        default=120.0,
+        help="Seconds for a call of a reward function or for its import, before it counts as hung. Default: 120.",
+    )
     parser.add_argument("--json", action="store_true", help="Print one JSON object instead of a table.")
     return parser
 
@@ -80,9 +90,17 @@ def main(argv: list[str]) -> int:
         policy_model=given.policy_model,
         policy_key_env=given.policy_key_env,
         collapse_share=given.collapse_share,
+        reward_timeout=given.reward_timeout,
     )
-    with _progress() as say, redirect_stdout(sys.stderr):  # reward functions may print
-        findings = run_checks(words, options, say)
+    if "--config" in words:
+        with open(words[words.index("--config") + 1], "rb"):
+            pass  # a recipe that is not there is a wrong command
+    findings: list[Finding] = []
+    with _progress() as say, _quiet_output(), redirect_stdout(sys.stderr):
+        crash = outcome_of(lambda: run_checks(words, options, findings, say))
+    if isinstance(crash, Exception):
+        fix = "look for the value of the recipe that it names, and please report it: every fault should have its check"
+        findings.append(fail("check", f"check itself failed: {describe(crash)}", fix))
     failed = any(finding.level is Level.FAIL for finding in findings)
     if given.json:
         report = {"ok": not failed, "findings": [asdict(finding) for finding in findings]}
@@ -92,22 +110,28 @@ def main(argv: list[str]) -> int:
     return int(failed)
 
 
-def run_checks(words: Sequence[str], options: Options, say: Say = lambda text: None) -> list[Finding]:
-    """Every check in order; one that fails does not stop those that do not need what it looks at."""
+def run_checks(words: Sequence[str], options: Options, findings: list[Finding], say: Say = lambda text: None) -> None:
+    """Add what every check finds, in order; one that fails does not stop those that do not need what it looks at."""
     say("reading the recipe")
-    findings, setup = read_setup(words, options)
-    if setup is None:
-        return findings
-    findings += [check(setup) for check in (check_batches, check_times, check_budget, check_options)]
+    found, setup = read_setup(words, options)
+    findings += found
+    if setup is not None:
+        findings += [check(setup) for check in (check_batches, check_times, check_budget, check_options)]
+        with user_process(options.reward_timeout) as process:
+            _check_contents(setup, process, findings, say)
+
+
+def _check_contents(setup: Setup, process: UserProcess, findings: list[Finding], say: Say) -> None:
     say("reading the first rows")
     found, setup = read_rows(setup)
     findings.append(found)
     say("trying the reward functions")
-    found, setup = load_rewards(setup)
+    found, setup = load_rewards(setup, process)
     findings.append(found)
-    for check in (check_columns, check_rewards, check_templates, check_algebra, check_leak_rule, check_context):
-        findings.append(check(setup))
-    return findings + _ask(setup, say)
+    findings += [check(setup) for check in (check_columns, check_rewards, check_templates, check_algebra)]
+    rule = check_leak_rule(setup)
+    findings += [rule, check_context(setup)]
+    findings += _ask(without_failed_rule(setup, rule), say)
 
 
 def _ask(setup: Setup, say: Say) -> list[Finding]:
@@ -132,6 +156,27 @@ def _progress() -> Iterator[Say]:
     """Says on a terminal what is being done; standard output is left alone."""
     with Console(stderr=True).status("checking") as status:
         yield lambda text: status.update(text)
+
+
+@contextmanager
+def _quiet_output() -> Iterator[None]:
+    """What a library writes to the descriptor of standard output goes to standard error: the report stands alone."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be more than 0 seconds, got {value:g}")
+    return value
 
 
 def _positive(text: str) -> int:

@@ -35,6 +35,8 @@ def check_batches(setup: Setup) -> Finding:
 
 def _batch_fix(setup: Setup) -> str:
     training, size, ranks = setup.training, setup.training.num_generations, setup.world_size
+    if "1 or more" in training.batch_problems[0]:
+        return "set it to a positive whole number"
     steps = training.steps_per_generation or training.gradient_accumulation_steps or 1
     step = size // math.gcd(size, ranks * steps)
     device = training.per_device_train_batch_size

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import Any
 
 from trl_mentor.assembly import question_text
 from trl_mentor.cli.check_findings import Finding, Setup, captured_warnings, fail, ok, skipped, warn
+from trl_mentor.cli.check_scoring import LoadedReward
 from trl_mentor.cli.grpo import load_splits, pick_split
 from trl_mentor.errors import ConfigError
 from trl_mentor.guards import answer_columns, refuse_images
@@ -60,7 +60,7 @@ def check_columns(setup: Setup) -> Finding:
         fix = "make every prompt a text, or a list of messages with role and content and at least one user turn"
         return fail("columns", wrong, fix)
     missing = [
-        f"{_name(reward)} asks for {', '.join(map(repr, names))}"
+        f"{reward.name} asks for {', '.join(map(repr, names))}"
         for reward in setup.rewards
         if (names := _wanted(reward, columns))
     ]
@@ -110,23 +110,6 @@ def _wrong_prompts(rows: Sequence[Mapping[str, Any]]) -> str:
     return ""
 
 
-def _wanted(reward: Any, columns: Sequence[str]) -> list[str]:
+def _wanted(reward: LoadedReward, columns: Sequence[str]) -> list[str]:
     """Parameters of a reward function without a default that nothing fills."""
-    if not callable(reward):
-        return []
-    signature = outcome_of(lambda: inspect.signature(reward))
-    if isinstance(signature, Exception):
-        return []
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [
-        name
-        for name, parameter in signature.parameters.items()
-        if parameter.kind in named
-        and parameter.default is inspect.Parameter.empty
-        and name not in GIVEN_TO_REWARDS
-        and name not in columns
-    ]
-
-
-def _name(reward: Any) -> str:
-    return str(getattr(reward, "__name__", type(reward).__name__))
+    return [name for name in reward.required if name not in GIVEN_TO_REWARDS and name not in columns]

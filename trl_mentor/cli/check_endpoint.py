@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trl_mentor.backends.api import API
-from trl_mentor.backends.endpoint import read_key, root_of
+from trl_mentor.backends.endpoint import check_base_url, read_key, root_of
 from trl_mentor.backends.http_client import Answer
 from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped
 from trl_mentor.errors import ConfigError
@@ -100,6 +100,9 @@ def check_model(setup: Setup, listings: Sequence[Listing]) -> Finding:
 
 def list_models(url: str, key: str) -> Listing:
     """Ask an endpoint for its models."""
+    wrong = outcome_of(lambda: check_base_url(url))
+    if isinstance(wrong, Exception):
+        return Listing("mentor_base_url", problem=f"is wrong: {wrong}", fix="correct mentor_base_url")
     with closing(API(url, key)) as api:
         answer = outcome_of(lambda: api.get("/models", timeout=_LISTING_SECONDS))
     if isinstance(answer, Exception):

@@ -45,6 +45,8 @@ class Options:
     policy_model: str | None = None
     policy_key_env: str | None = None
     collapse_share: float | None = None
+    reward_timeout: float = 120.0
+    """Seconds for loading a reward function or a leak rule, and for each call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+
 from trl_mentor.assembly import question_text
-from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped, warn
+from trl_mentor.cli.check_findings import Finding, Level, Setup, fail, ok, skipped, warn
+from trl_mentor.cli.check_process import ENDED_FIX, UserCodeError, user_process
 from trl_mentor.errors import ConfigError
-from trl_mentor.factory import load_leak_rule
 from trl_mentor.leaks.math_equal import are_equal
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import CollapsedGroup
@@ -31,26 +34,38 @@ def check_leak_rule(setup: Setup) -> Finding:
     training = setup.training
     if training.mentor_leak_rule is None or training.mentor_strategy != StrategyKind.MENTOR:
         return skipped("leak rule", "no mentor_leak_rule; the rules of the domain hold")
-    rule = outcome_of(lambda: load_leak_rule(training.mentor_leak_rule))
-    if isinstance(rule, Exception):
-        return fail("leak rule", describe(rule), "set mentor_leak_rule to the dotted path of a function")
     try:
         fixed = PromptTemplates(training.mentor_domain, training.mentor_templates_dir).fallback
     except ConfigError:
         return skipped("leak rule", "the templates do not load")
-    refused = 0
-    for row in setup.usable_rows:
-        group = CollapsedGroup(question_text(row["prompt"]), (), setup.answer(row), prompt=row["prompt"])
-        for hint in (fixed, group.answer or ""):
-            said = outcome_of(lambda hint=hint, group=group: rule(hint, group))  # type: ignore[misc]
-            if isinstance(said, Exception):
-                return fail("leak rule", f"it raised {describe(said)}", _FIX)
-            if said is not None and not (isinstance(said, str) and said.strip()):
-                return fail("leak rule", f"it returned {said!r:.60}", _FIX)
-            if said is not None and hint is fixed:
-                return warn("leak rule", f"it refuses the fixed fallback hint: {said}", "make it less strict")
-            refused += said is not None
+    groups = [
+        CollapsedGroup(question_text(row["prompt"]), (), setup.answer(row), prompt=row["prompt"])
+        for row in setup.usable_rows
+    ]
+    cases = [(hint, group) for group in groups for hint in (fixed, group.answer or "")]
+    try:
+        with user_process(setup.options.reward_timeout) as process:
+            said = process.ask("refusals", training.mentor_leak_rule, cases)
+    except UserCodeError as ended:
+        return fail("leak rule", f"it {ended}", ENDED_FIX)
+    if "unknown" in said:
+        return fail("leak rule", said["unknown"], "set mentor_leak_rule to the dotted path of a function")
+    if "error" in said:
+        return fail("leak rule", said["error"], _FIX)
+    refusals = said["refusals"]
+    if strict := [text for text in refusals[::2] if text is not None]:
+        return warn("leak rule", f"it refuses the fixed fallback hint: {strict[0]}", "make it less strict")
+    refused = sum(text is not None for text in refusals[1::2])
     return ok(
         "leak rule",
         f"lets the fixed hint through; refuses the bare answer on {refused} of {len(setup.usable_rows)} rows",
     )
+
+
+def without_failed_rule(setup: Setup, finding: Finding) -> Setup:
+    """The set-up for asking the mentor, who calls the leak rule in this process: one that failed might end it."""
+    if finding.level is not Level.FAIL:
+        return setup
+    training = copy.copy(setup.training)
+    training.mentor_leak_rule = None
+    return replace(setup, training=training)

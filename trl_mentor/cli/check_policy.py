@@ -12,8 +12,10 @@ from trl_mentor.backends.api import API
 from trl_mentor.backends.completion import read_plain_reply, read_reply
 from trl_mentor.backends.endpoint import read_key
 from trl_mentor.causes import check_routes, format_columns
+from trl_mentor.cli.check_child import completion_for
 from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped, warn
-from trl_mentor.cli.check_scoring import RewardError, Scored, completion_for, reward_name, score, success_rule
+from trl_mentor.cli.check_process import ENDED_FIX, UserCodeError
+from trl_mentor.cli.check_scoring import RewardError, Scored, score, success_rule
 from trl_mentor.collapse import SuccessRule, group_states
 from trl_mentor.group_reader import GroupReader, Member
 from trl_mentor.mentor_pool import describe, outcome_of
@@ -42,6 +44,8 @@ def check_collapse(setup: Setup) -> tuple[Finding, CollapsedGroup | None]:
         scored = score(setup.rewards, rule, repeated, [sample.text for sample in samples])
     except RewardError as error:
         return fail("collapse", str(error), "correct the function, or see the finding on the reward"), None
+    except UserCodeError as ended:
+        return fail("collapse", str(ended), ENDED_FIX), None
     states = group_states(scored.successes, size, rule.threshold)
     groups = _collapsed(setup, rule, states, samples, scored)
     routes = check_routes(json_object("mentor_routes", setup.settings.mentor_routes))
@@ -54,7 +58,7 @@ def _collapsed(
 ) -> list[CollapsedGroup]:
     """The groups that collapse, as the training would read them."""
     size, settings = setup.training.num_generations, setup.settings
-    names = [reward_name(reward) for reward in setup.rewards]
+    names = [reward.name for reward in setup.rewards]
     formats = format_columns(names, settings.mentor_format_rewards, settings.mentor_success_rewards or ())
     reader = GroupReader(rule, [setup.answer_column] if setup.answer_column else [], formats)
     groups = []

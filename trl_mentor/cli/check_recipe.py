@@ -20,6 +20,9 @@ from trl_mentor.config import MentorGRPOConfig, check_deadline
 from trl_mentor.errors import ConfigError
 from trl_mentor.settings import MentorArguments, ScheduleKind
 
+_MAY_BE_NONE = ("steps_per_generation", "generation_batch_size")
+_SIZES = ("num_generations", "per_device_train_batch_size", "gradient_accumulation_steps", *_MAY_BE_NONE)
+
 
 class _Raising:
     """A parser that raises `ConfigError` where argparse would print its usage and leave."""
@@ -37,12 +40,7 @@ class _Recipe(_Raising, TrlParser):  # type: ignore[misc]
 
 
 def read_setup(argv: Sequence[str], options: Options) -> tuple[list[Finding], Setup | None]:
-    """The recipe's arguments with what is wrong with them; no setup if they cannot be told apart at all.
-
-    Raises `OSError` if there is no such recipe.
-    """
-    if "--config" in argv[:-1]:
-        Path(argv[argv.index("--config", 0, -1) + 1]).read_bytes()
+    """The recipe's arguments with what is wrong with them; no setup if they cannot be told apart at all."""
     try:
         (words,) = parse_recipe(_Words(ARGUMENTS), argv)
         problem, world_size, zero3 = _world(words, options)
@@ -93,12 +91,23 @@ def _config_class(processes: int) -> type[Any]:
             self.use_cpu, self.bf16, self.fp16, self.tf32 = True, False, False, None
             self.deepspeed: Any = None
             self.settings_problems = _problems(lambda: MentorArguments.__post_init__(self))
-            self.batch_problems = _problems(lambda: GRPOConfig.__post_init__(self))
+            # Before TRL divides by them.
+            self.batch_problems = _not_positive(self) or _problems(lambda: GRPOConfig.__post_init__(self))
             self.deadline_problems: list[str] = []
             if self.mentor_schedule == ScheduleKind.INLINE and not self.settings_problems:
                 self.deadline_problems = _problems(lambda: check_deadline(self.mentor_deadline, self.ddp_timeout))
 
     return RecipeConfig
+
+
+def _not_positive(training: Any) -> list[str]:
+    """Sizes that are no positive whole number, as problems; None leaves a size to TRL where it may."""
+    sizes = {name: getattr(training, name) for name in _SIZES}
+    return [
+        f"{name} is {value!r}; it must be 1 or more"
+        for name, value in sizes.items()
+        if not (isinstance(value, int) and value > 0) and not (value is None and name in _MAY_BE_NONE)
+    ]
 
 
 def _problems(check: Callable[[], object]) -> list[str]:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from trl_mentor.cli.check_findings import Finding, Setup, captured_warnings, fail, ok, skipped, warn
-from trl_mentor.cli.check_scoring import RewardError, Scored, reward_name, score, success_rule
-from trl_mentor.cli.grpo import REWARDS, load_reward
+from trl_mentor.cli.check_process import ENDED_FIX, UserCodeError, UserProcess
+from trl_mentor.cli.check_scoring import LoadedReward, RewardError, Scored, score, success_rule
+from trl_mentor.cli.grpo import REWARDS
 from trl_mentor.collapse import SuccessRule
 from trl_mentor.errors import ConfigError
 from trl_mentor.guards import warn_if_success_is_a_sum
-from trl_mentor.mentor_pool import describe, outcome_of
 
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 
@@ -37,33 +37,34 @@ SLOW_SECONDS = 0.25
 _FINAL = (re.compile(r"####\s*(.+?)\s*$"), re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}"))
 
 
-def load_rewards(setup: Setup) -> tuple[Finding, Setup]:
+def load_rewards(setup: Setup, process: UserProcess) -> tuple[Finding, Setup]:
     """The reward functions of the recipe; a reward model is left out, it is not loaded here."""
     names = setup.script.reward_funcs or []
     model = setup.script.reward_model_name_or_path
     fix = f"set reward_funcs to some of {sorted(REWARDS)} or to dotted paths that can be imported from here"
     if not names and not model:
         return fail("rewards load", "the recipe names no reward", fix), setup
-    loaded = []
+    loaded: list[LoadedReward] = []
     for name in names:
-        reward = outcome_of(lambda name=name: load_reward(name))  # type: ignore[misc]
-        if isinstance(reward, ConfigError):
-            return fail("rewards load", str(reward), fix), setup
-        if isinstance(reward, Exception):
-            return fail("rewards load", f"importing {name!r} raised {describe(reward)}", "correct that module"), setup
-        if not callable(reward):
-            return fail("rewards load", f"{name!r} is {type(reward).__name__}, no function", fix), setup
-        loaded.append(reward)
+        try:
+            answer = process.ask("load_reward", name)
+        except UserCodeError as ended:
+            return fail("rewards load", f"importing {name!r} {ended}", ENDED_FIX), setup
+        if "unknown" in answer:
+            return fail("rewards load", answer["unknown"], fix), setup
+        if "error" in answer:
+            return fail("rewards load", answer["error"], "correct that module"), setup
+        loaded.append(LoadedReward(process, len(loaded), answer["name"], answer["required"]))
     try:
         found = _loaded(loaded, model, setup)
     except ConfigError as error:
-        fix = f"set mentor_success_rewards to some of {[reward_name(reward) for reward in loaded]}"
+        fix = f"set mentor_success_rewards to some of {[reward.name for reward in loaded]}"
         return fail("rewards load", str(error), fix), setup
     return found, replace(setup, rewards=loaded)
 
 
-def _loaded(rewards: Sequence[Any], model: str | None, setup: Setup) -> Finding:
-    names = [reward_name(reward) for reward in rewards]
+def _loaded(rewards: Sequence[LoadedReward], model: str | None, setup: Setup) -> Finding:
+    names = [reward.name for reward in rewards]
     weights = setup.training.reward_weights
     if weights is not None and len(weights) != len(names) + bool(model):
         raise ConfigError(f"there are {len(weights)} reward_weights for {len(names) + bool(model)} rewards")
@@ -91,6 +92,8 @@ def check_rewards(setup: Setup) -> Finding:
         return _judged(setup, rule, rows)
     except RewardError as error:
         return fail("reward", str(error), _failure_fix(str(error), setup))
+    except UserCodeError as ended:
+        return fail("reward", str(ended), ENDED_FIX)
 
 
 def _judged(setup: Setup, rule: SuccessRule, rows: Sequence[Mapping[str, Any]]) -> Finding:
