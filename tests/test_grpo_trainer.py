@@ -674,11 +674,14 @@ def test_reward_functions_that_edit_what_they_are_shown_change_nothing_that_is_t
 
 
 def test_a_hint_with_a_special_token_of_the_policy_costs_its_group(tmp_path):
-    def ends_the_turn(role, messages):
-        hint = "w30 <eos> w31" if "w1 w1" in str(messages) else tiny.HINT
-        return {Role.ATTRIBUTION: said.diagnosis("w1"), Role.GENERATION: hint}.get(role, said.verdict("HIGH"))
+    def repeats_the_question(role, messages):
+        hint = "w1 w1" if "w1 w1" in str(messages) else tiny.HINT
+        verdict = "LOW" if hint == "w1 w1" else "HIGH"
+        return {Role.ATTRIBUTION: said.diagnosis("w1"), Role.GENERATION: hint}.get(role, said.verdict(verdict))
 
-    tiny.trained(tmp_path, mentor=Mentor(ScriptedBackend(ends_the_turn)))
+    # The mentor's own hints do not get so far with such a token; the fallback hint of the user's is used as it is.
+    mentor = Mentor(ScriptedBackend(repeats_the_question), fallback_hint="w30 <eos> w31", max_refine=1)
+    tiny.trained(tmp_path, mentor=mentor)
     first, second = read_journal(tmp_path)
     assert (first.outcome, second.outcome) == (RerollOutcome.SKIPPED, RerollOutcome.RESCUED)
     assert "<eos>" in first.guidance.reason
