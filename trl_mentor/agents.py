@@ -12,7 +12,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from trl_mentor.errors import DoubtfulReplyError, ReplyError
-from trl_mentor.quoting import clean_text
+from trl_mentor.quoting import INVISIBLE, clean_text
 from trl_mentor.records import Quality, Reply, Role, Verdict, VerdictSource
 from trl_mentor.replies import Found, find_objects, stray_thinking, visible_text
 
@@ -46,7 +46,7 @@ _SAYS_NO = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _COMBINING = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]")
-_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 
 
 def _upper(value: Any) -> Any:
