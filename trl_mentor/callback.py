@@ -162,8 +162,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     def _resume_spending(self) -> None:
         """Tell the mentor what its run has cost so far: the totals, and the lessons that they do not hold yet."""
         trainer, queue = self._bound(), self._queue()
-        mentor = getattr(trainer.strategy, "mentor", None)
-        if isinstance(mentor, Mentor):
+        if (mentor := _mentor_of(trainer)) is not None:
             spent = trainer.mentor_totals + count_guidances(queue.guidances() if queue else ())
             tokens = (spent.mentor_prompt_tokens, spent.mentor_completion_tokens, spent.mentor_cached_tokens)
             mentor.resume_spending(spent.calls, Usage(*tokens))
@@ -179,11 +178,17 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
 
 def write_events(trainer: MentorGRPOTrainer, *, step: int) -> None:
     """Write into the journal what happened to the mentor as a whole since the last time."""
-    journal, mentor = trainer.journal, getattr(trainer.strategy, "mentor", None)
-    if journal is not None and isinstance(mentor, Mentor):
+    journal, mentor = trainer.journal, _mentor_of(trainer)
+    if journal is not None and mentor is not None:
         for event in mentor.take_events():
             trainer.mentor_resumed |= event.kind is EventKind.RESUMED
             journal.note(replace(event, step=step))
+
+
+def _mentor_of(trainer: MentorGRPOTrainer) -> Mentor | None:
+    """The mentor that the strategy asks, if it asks one."""
+    mentor = getattr(trainer.strategy, "mentor", None)
+    return mentor if isinstance(mentor, Mentor) else None
 
 
 _SKIPPED = {
