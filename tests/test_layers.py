@@ -27,6 +27,7 @@ LAYERS = {
     "causes": 1,
     "collapse": 1,
     "counters": 1,
+    "curves": 1,
     "events": 1,
     "journal": 1,
     "journal_table": 1,
@@ -44,6 +45,11 @@ LAYERS = {
     "reroll": 1,
     "reward_errors": 5,
     "rescue": 1,
+    "spending": 1,
+    "tallies": 1,
+    "transfer": 1,
+    "trial": 1,
+    "uplift": 1,
     "settings": 1,
     "backends": 2,
     "channel": 2,
@@ -94,6 +100,8 @@ EXCEPTIONS = {
     "leaks/math_worker.py": {"math_verify", "sympy"},
     # The journal as a table, imported only when one is asked for.
     "journal_table.py": {"datasets"},
+    # Intervals of shares.
+    "uplift.py": {"scipy"},
 }
 
 SEAM = {"grpo_trainer.py", "contract.py", "vllm_cpu.py"}

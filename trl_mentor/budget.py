@@ -60,6 +60,8 @@ class Budget:
         read = read_prices(prices)
         self.limits = read_limits(limits, read)
         self.least_calls = least_calls
+        self.priced = read is not None
+        """Whether prices were given."""
         self._prices = Prices() if read is None else read
         for name, limit in self.limits.items():
             if name.endswith("_calls") and limit < least_calls:
@@ -73,6 +75,10 @@ class Budget:
         self._answered = 0
         self._hear = hear
         self._said: set[str] = set()
+
+    def cost(self, usage: Usage) -> float:
+        """What these tokens cost at the prices; 0 without."""
+        return self._prices.cost(usage)
 
     def begin_run(self, calls: int, usage: Usage) -> None:
         """Begin a run in which so much was spent before: nothing if it is a new one."""

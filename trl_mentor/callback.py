@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
@@ -14,12 +14,14 @@ from transformers.trainer_callback import ExportableState
 
 from trl_mentor.alarms import Alarms
 from trl_mentor.causes import DEFAULT_ROUTES
-from trl_mentor.counters import Counters, count_guidances
+from trl_mentor.counters import Counters
 from trl_mentor.errors import ConfigError
 from trl_mentor.lesson_queue import LessonQueue
 from trl_mentor.mentor import Mentor
-from trl_mentor.records import Cause, EventKind, Route, Usage
+from trl_mentor.plain import from_plain, plain_json
+from trl_mentor.records import Cause, Evaluation, EventKind, Route, Usage
 from trl_mentor.schedules import Ahead
+from trl_mentor.strategies.base import Strategy
 
 if TYPE_CHECKING:
     from trl_mentor.grpo_trainer import MentorGRPOTrainer
@@ -39,7 +41,6 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         """`progress=False` leaves out the progress line."""
         self._progress = progress
         self._trainer: MentorGRPOTrainer | None = None
-        self._logged = Counters()
         self._logged_at = time.monotonic()
         self._alarms = Alarms()
         self._before_step: tuple[int, dict[str, Any]] = (-1, {})
@@ -59,8 +60,9 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         totals = Counters() if self._trainer is None else self._trainer.mentor_totals
         queue = self._queue()
         attributes = {
-            "totals": asdict(totals),
+            "totals": plain_json(totals),
             "lessons": [] if queue is None else queue.state(),
+            "memory": {} if self._trainer is None else self._trainer.memory.state(),
             "strategy": "" if self._trainer is None else self._trainer.strategy.name,
         }
         return {"args": {"progress": self._progress}, "attributes": attributes}
@@ -79,15 +81,17 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         saved = state.stateful_callbacks.get(type(self).__name__)
         attributes = _attributes(saved) if saved and state.global_step > 0 else {}
         trainer.mentor_totals = _read_totals(attributes)
+        trainer.memory.restore(attributes.get("memory", {}))
         self._restore_lessons(attributes, is_main=state.is_world_process_zero)
         self._resume_spending()
+        trainer.start_books()
         if (queue := self._queue()) is not None:
             queue.go_on()  # what its calls cost comes on top
         # A checkpoint of a run without this callback has no entry, and transformers needs one to save the next.
         state.stateful_callbacks.setdefault(type(self).__name__, self.state())
         if trainer.journal is not None:
-            trainer.journal.begin(state.global_step)
-        self._logged, self._logged_at = trainer.mentor_totals, time.monotonic()
+            trainer.journal.begin(state.global_step, trainer.run_info())
+        trainer.logged_totals, self._logged_at = trainer.mentor_totals, time.monotonic()
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -105,9 +109,8 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         """Print what happened since the last line, and warn; the logs of evaluations are no end of a window."""
-        totals, now = self._bound().mentor_totals, time.monotonic()
-        window = totals - self._logged
-        if window.batches == 0 or not {"loss", "train_loss"} & set(logs or ()):
+        now, window = time.monotonic(), self._bound().mentor_totals - self._bound().logged_totals
+        if window.batches == 0 or not ends_window(logs or {}):
             return
         if state.is_world_process_zero:
             if self._progress:
@@ -121,7 +124,21 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
                 failure, details = self._bound().last_mentor_failure, self._bound().newest_causes
                 for warning in self._alarms.check(window, failure=failure, details=details):
                     logger.warning("trl-mentor: %s%s", warning, self._where_to_look())
-        self._logged, self._logged_at = totals, now
+        self._logged_at = now
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Write into the journal what the evaluation measured."""
+        journal = self._bound().journal
+        if journal is not None:
+            numbers = {name: float(value) for name, value in (metrics or {}).items() if isinstance(value, int | float)}
+            journal.evaluated(Evaluation(state.global_step, numbers))
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Bring the journal to disk together with the checkpoint."""
@@ -133,8 +150,9 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Bring the journal to disk and close it; a further `train()` begins anew."""
-        journal = self._bound().journal
-        write_events(self._bound(), step=max(state.global_step - 1, 0))  # those of the last step
+        journal, last_step = self._bound().journal, max(state.global_step - 1, 0)
+        self._bound().book(Counters(), step=last_step)
+        write_events(self._bound(), step=last_step)
         if journal is not None:
             journal.close()
 
@@ -160,10 +178,9 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
             )
 
     def _resume_spending(self) -> None:
-        """Tell the mentor what its run has cost so far: the totals, and the lessons that they do not hold yet."""
-        trainer, queue = self._bound(), self._queue()
-        if (mentor := _mentor_of(trainer)) is not None:
-            spent = trainer.mentor_totals + count_guidances(queue.guidances() if queue else ())
+        """Tell the mentor what its run has cost so far."""
+        spent = self._bound().mentor_totals
+        if (mentor := mentor_of(self._bound().strategy)) is not None:
             tokens = (spent.mentor_prompt_tokens, spent.mentor_completion_tokens, spent.mentor_cached_tokens)
             mentor.resume_spending(spent.calls, Usage(*tokens))
 
@@ -178,17 +195,22 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
 
 def write_events(trainer: MentorGRPOTrainer, *, step: int) -> None:
     """Write into the journal what happened to the mentor as a whole since the last time."""
-    journal, mentor = trainer.journal, _mentor_of(trainer)
+    journal, mentor = trainer.journal, mentor_of(trainer.strategy)
     if journal is not None and mentor is not None:
         for event in mentor.take_events():
             trainer.mentor_resumed |= event.kind is EventKind.RESUMED
             journal.note(replace(event, step=step))
 
 
-def _mentor_of(trainer: MentorGRPOTrainer) -> Mentor | None:
-    """The mentor that the strategy asks, if it asks one."""
-    mentor = getattr(trainer.strategy, "mentor", None)
+def mentor_of(strategy: Strategy) -> Mentor | None:
+    """The mentor that a strategy asks, if it asks one."""
+    mentor = getattr(strategy, "mentor", None)
     return mentor if isinstance(mentor, Mentor) else None
+
+
+def ends_window(logs: Mapping[str, Any]) -> bool:
+    """Whether these logs are of training, where each covers what happened since the last."""
+    return not {"loss", "train_loss"}.isdisjoint(logs)
 
 
 _SKIPPED = {
@@ -245,5 +267,5 @@ def _attributes(saved: Any) -> dict[str, Any]:
 
 def _read_totals(attributes: Mapping[str, Any]) -> Counters:
     """Totals of a run; names of another version are ignored."""
-    totals = attributes.get("totals") or {}
-    return Counters(**{f.name: totals[f.name] for f in fields(Counters) if f.name in totals})
+    totals: Counters = from_plain(Counters, attributes.get("totals") or {})
+    return totals

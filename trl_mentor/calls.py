@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from trl_mentor.backends.base import Backend
@@ -13,6 +14,7 @@ from trl_mentor.errors import BackendError, NotAskedError
 from trl_mentor.mentor_pool import Clock, describe, outcome_of
 from trl_mentor.records import Call, Message, Reply, Role, Usage
 from trl_mentor.reply_cache import ReplyCache, request_digest
+from trl_mentor.spending import Ledger
 
 
 class Caller:
@@ -29,6 +31,7 @@ class Caller:
         call_timeout: float,
         allowance: Allowance | None = None,
         cache: ReplyCache | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.clock = clock
         self.calls: list[Call] = []
@@ -36,11 +39,16 @@ class Caller:
         self._call_timeout = call_timeout
         self._allowance = Budget().shares(1)[0] if allowance is None else allowance
         self._cache = cache
+        self._ledger = Ledger() if ledger is None else ledger
         self._draws: Counter[str] = Counter()
         self._asking: tuple[Role, float] | None = None
 
-    def ask(self, role: Role, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
+    def ask(
+        self, role: Role, messages: Sequence[Message], schema: Mapping[str, Any] | None, *, retry: bool = False
+    ) -> Reply:
         """The reply, its call recorded. Raises `BackendError` if there is none, `NotAskedError` if nothing was asked.
+
+        `retry` says that the request repeats one whose reply could not be read.
 
         Only replies count as draws: where a first request failed, a run that is replayed gets the reply to the second.
         """
@@ -48,28 +56,34 @@ class Caller:
             raise BackendError("the deadline passed")
         identity = None if self._cache is None else getattr(self._backend, "identity", None)
         if self._cache is None or not isinstance(identity, str):
-            return self._request(role, messages, schema)
+            return self._request(role, messages, schema, retry)
         digest = request_digest(identity, role, messages, schema)
         draw = self._draws[digest]
         reply = self._cache.get(digest, draw)
         if reply is None:
-            reply = self._cache.put(digest, draw, self._request(role, messages, schema))
+            reply = self._cache.put(digest, draw, self._request(role, messages, schema, retry))
         else:
             self.calls.append(Call(role, 0.0, replayed=True))
+            self._ledger.replayed(role)
         self._draws[digest] += 1
         return reply
 
-    def _request(self, role: Role, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
+    def _request(
+        self, role: Role, messages: Sequence[Message], schema: Mapping[str, Any] | None, retry: bool
+    ) -> Reply:
         self._allowance.admit()
         timeout = min(self._call_timeout, self.clock.left())
         since = time.monotonic()
+        self._ledger.begin(role, retry=retry)
         self._asking = (role, since)
         reply: object = None
         try:
             reply = outcome_of(lambda: self._backend.chat(messages, role=role, timeout=timeout, schema=schema))
         finally:
             usage = _usage(reply) if isinstance(reply, Reply) else None
-            self._allowance.settle(usage, made=not isinstance(reply, NotAskedError))
+            made = not isinstance(reply, NotAskedError)
+            self._allowance.settle(usage, made=made)
+            self._ledger.end(role, time.monotonic() - since, usage, made=made)
         seconds, self._asking = time.monotonic() - since, None
         if isinstance(reply, NotAskedError):
             raise reply
@@ -79,6 +93,12 @@ class Caller:
             raise BackendError(error)
         self.calls.append(Call(role, seconds, usage, endpoint=reply.endpoint))
         return reply
+
+    def read(self, *, error: str | None, thinking_chars: int) -> None:
+        """What came of reading the last reply."""
+        if error is not None:
+            self._ledger.unreadable(self.calls[-1].role)
+        self.calls[-1] = replace(self.calls[-1], error=error, thinking_chars=thinking_chars)
 
     def abandoned(self, reason: str) -> None:
         """Record the call that is being waited for and never will be."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from trl_mentor.records import Cause, GroupState, Guidance, HintOrigin, RerollOutcome
+from trl_mentor.spending import Spending
+from trl_mentor.tallies import Tallies
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,36 +48,85 @@ class Counters:
     """Groups that got the fixed hint about the form of the answer."""
     not_asked: int = 0
     """Groups for which the mentor was not asked, and which got no hint."""
-    calls: int = 0
-    """Requests to the mentor."""
-    call_errors: int = 0
-    replayed: int = 0
-    """Replies of the mentor that came from the cache on disk, for which there was no request."""
     reward_errors: int = 0
     """Exceptions in reward functions that counted as not scored, over all processes."""
-    mentor_prompt_tokens: int = 0
-    mentor_completion_tokens: int = 0
-    mentor_cached_tokens: int = 0
-    """Those of the prompts that the endpoint had computed before."""
-    mentor_thinking_tokens: int = 0
-    """Those of the completions that were thinking."""
+    seconds: float = 0.0
+    """Wall-clock seconds of training."""
     mentor_seconds: float = 0.0
-    """Wall-clock seconds that training waited for the mentor."""
+    """Those of them that training waited for the mentor."""
     policy_tokens: int = 0
-    """Completion tokens that the policy generated in training: first rolls and re-rolls."""
+    """Completion tokens that the policy generated in training: first rolls, re-rolls and probes."""
     reroll_tokens: int = 0
-    """Those of them that re-rolls generated, padding rows included."""
+    """Those of them that re-rolls generated, all arms and padding rows included."""
+    control_tokens: int = 0
+    """Those of the re-rolls that went to groups whose hint was withheld, CONTROL and GENERIC."""
+    padding_tokens: int = 0
+    """Those of the re-rolls that were generated a second time, so that every process generates equally many rows."""
+    probe_tokens: int = 0
+    """Those that probes generated."""
+    completions: int = 0
+    """Completions of the first rolls, without any hint."""
+    successes: int = 0
+    """Those of them that succeed."""
     reroll_completions: int = 0
     reroll_successes: int = 0
     """Completions that succeeded on the re-roll."""
     reroll_seconds: float = 0.0
     """Wall-clock seconds of generating and scoring re-rolls."""
+    reliance_sum: float = 0.0
+    """Sum of `Row.reliance` over the successes of re-rolls under a hint for which it was measured."""
+    reliance_count: int = 0
+    mentor: Spending = Spending()
+    """What the mentor took. On the main process alone, as are the tallies."""
+    recovery: Tallies = Tallies()
+    """Groups of the trial that recovered, by `<arm>/<stratum>`; see `trial.recovery`."""
+    transfer: Tallies = Tallies()
+    """Prompts that came round again and are solved without a hint; see `transfer.transfer`."""
+
+    @property
+    def calls(self) -> int:
+        """Requests to the mentor."""
+        return self.mentor.total.calls
+
+    @property
+    def call_errors(self) -> int:
+        return self.mentor.total.errors
+
+    @property
+    def replayed(self) -> int:
+        """Replies of the mentor that came from the cache on disk, for which there was no request."""
+        return self.mentor.total.replayed
+
+    @property
+    def mentor_prompt_tokens(self) -> int:
+        return self.mentor.total.prompt_tokens
+
+    @property
+    def mentor_completion_tokens(self) -> int:
+        return self.mentor.total.completion_tokens
+
+    @property
+    def mentor_cached_tokens(self) -> int:
+        return self.mentor.total.cached_tokens
+
+    @property
+    def mentor_thinking_tokens(self) -> int:
+        return self.mentor.total.thinking_tokens
 
     def __add__(self, other: Counters) -> Counters:
         return Counters(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Counters)))
 
     def __sub__(self, other: Counters) -> Counters:
         return Counters(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Counters)))
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """What was added to the totals of a run at one time: at the end of a generation batch, a checkpoint, a run."""
+
+    step: int
+    """Optimizer steps done."""
+    counters: Counters
 
 
 def count_states(states: Sequence[GroupState]) -> Counters:
@@ -92,7 +143,8 @@ def count_states(states: Sequence[GroupState]) -> Counters:
 
 def count_causes(causes: Iterable[Cause]) -> Counters:
     """Counters of why the collapsed and unscorable groups of one batch are so."""
-    return Counters(**{f"cause_{cause}": number for cause, number in Counter(causes).items()})
+    found = {f"cause_{cause}": number for cause, number in Counter(causes).items()}
+    return Counters(**found)  # type: ignore[arg-type]  # all of these are counts
 
 
 def count_outcomes(outcomes: Iterable[RerollOutcome]) -> Counters:
@@ -110,8 +162,6 @@ def count_guidances(guidances: Iterable[Guidance | None]) -> Counters:
     """Counters of what the mentor did for the interventions of one batch."""
     given = [guidance for guidance in guidances if guidance is not None]
     origins = Counter(guidance.origin for guidance in given)
-    every = [call for guidance in given for call in guidance.calls]
-    calls = [call for call in every if not call.replayed]
     return Counters(
         accepted=origins[HintOrigin.ACCEPTED],
         fallback=origins[HintOrigin.FALLBACK],
@@ -119,13 +169,6 @@ def count_guidances(guidances: Iterable[Guidance | None]) -> Counters:
         format=origins[HintOrigin.FORMAT],
         not_asked=origins[HintOrigin.NOT_ASKED],
         shortened=sum(guidance.shortened for guidance in given),
-        calls=len(calls),
-        call_errors=sum(call.error is not None for call in calls),
-        replayed=len(every) - len(calls),
-        mentor_prompt_tokens=sum(call.usage.prompt_tokens for call in calls),
-        mentor_completion_tokens=sum(call.usage.completion_tokens for call in calls),
-        mentor_cached_tokens=sum(call.usage.cached_tokens for call in calls),
-        mentor_thinking_tokens=sum(call.usage.thinking_tokens for call in calls),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -37,8 +37,13 @@ class Exchange:
 
     def total(self, value: int) -> int:
         """Sum over the ranks, on every rank."""
-        local = torch.tensor(value, device=self._accelerator.device, dtype=torch.long)
-        return int(self._accelerator.reduce(local, reduction="sum").item())
+        return self.totals([value])[0]
+
+    def totals(self, values: Sequence[int]) -> list[int]:
+        """Sum of each value over the ranks, on every rank, at the price of one."""
+        local = torch.tensor(values, device=self._accelerator.device, dtype=torch.long)
+        summed: list[int] = self._accelerator.reduce(local, reduction="sum").tolist()
+        return summed
 
     def from_main(self, produce: Callable[[], T]) -> T:
         """What `produce` returns on the main process, on every rank; only the main process calls it.

@@ -13,6 +13,8 @@ from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, VERIFIER_ERROR
 from trl_mentor.collapse import SuccessRule
 from trl_mentor.records import Attempt, CollapsedGroup, Row
 
+_TOPIC_CHARS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -35,6 +37,8 @@ class GroupReader:
     """Columns that may hold the reference answer; the first that is not empty in the data set row is taken."""
     format_columns: Sequence[int] = ()
     """Which of the rewards pay for form."""
+    topic_columns: Sequence[str] = ()
+    """Columns that may say what a question is about; the first that is not empty in the data set row is taken."""
 
     def read(self, index: int, members: Sequence[Member]) -> CollapsedGroup:
         example = example_of(members)
@@ -53,6 +57,7 @@ class GroupReader:
             index=index,
             cause=found.cause,
             cause_detail=found.detail,
+            topic=_topic(example, self.topic_columns),
         )
 
     def _sign(self, member: Member) -> Sign:
@@ -78,6 +83,13 @@ def _attempt(sign: Sign, member: Member) -> Attempt:
         truncated=sign.truncated,
         feedback="\n".join(note for note in notes if note) or None,
     )
+
+
+def _topic(example: Mapping[str, Any], columns: Sequence[str]) -> str | None:
+    found = next((example[name] for name in columns if example.get(name) not in (None, "", [])), None)
+    if isinstance(found, list | tuple):
+        found = found[0]
+    return None if found is None else str(found)[:_TOPIC_CHARS]
 
 
 def example_of(members: Sequence[Member]) -> Mapping[str, Any]:

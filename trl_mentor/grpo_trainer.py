@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,14 @@ import torch
 from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
-from trl_mentor.callback import MentorCallback, write_events
+from trl_mentor.callback import MentorCallback, ends_window, mentor_of, write_events
 from trl_mentor.causes import WITHOUT_A_MENTOR, format_columns
 from trl_mentor.channel import LIMITS, reports
 from trl_mentor.checkpoints import last_complete_checkpoint, nothing_to_resume, was_saved
 from trl_mentor.collapse import SuccessRule, group_states
 from trl_mentor.config import check_deadline, mentor_arguments
 from trl_mentor.contract import Generated, check_contract
-from trl_mentor.counters import Counters, batch_metrics, count_states
+from trl_mentor.counters import Booking, Counters, batch_metrics, count_states
 from trl_mentor.engine_limit import engine_limit
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
@@ -34,13 +36,14 @@ from trl_mentor.guards import (
     context_length,
     refuse_images,
     refuse_multimodal,
+    topic_columns,
     warn_if_queue_is_small,
     warn_if_success_is_a_sum,
 )
 from trl_mentor.intervene import Concerned, Means, Outcome, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
-from trl_mentor.records import Cause, HintOrigin, Lesson, Prompt, Row
+from trl_mentor.records import Cause, HintOrigin, Lesson, Prompt, Return, Row, RunInfo
 from trl_mentor.reply_cache import CACHE_DIR
 from trl_mentor.reroll import local_rows
 from trl_mentor.reward_errors import RewardGuard
@@ -49,6 +52,9 @@ from trl_mentor.schedules import Ahead, Schedule
 from trl_mentor.settings import RewardErrors, ScheduleKind
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
+from trl_mentor.transfer import Memory, transfer
+from trl_mentor.trial import Trial, prompt_key
+from trl_mentor.uplift import run_metrics
 from trl_mentor.vllm_cpu import use_cpu_engine
 
 check_contract(GRPOTrainer)
@@ -99,6 +105,10 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self.schedule = self._build_schedule()
         self.mentor_totals = Counters()
         """What happened since the run began, over all ranks; a resumed run continues it."""
+        self.logged_totals = Counters()
+        """The totals at the last log of training."""
+        self.memory = Memory()
+        """The prompts that collapsed, until they come round again; equal on every rank."""
         self.last_mentor_failure = ""
         """Why the newest hint that was not accepted failed or fell back; empty before the first."""
         self.mentor_resumed = False
@@ -118,6 +128,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._batch_rewards: torch.Tensor | None = None
         self._misreported: set[str] = set()
         self._batch_hints: list[str] = []
+        self._lots = Trial(self.args.seed, settings.mentor_control_fraction, settings.mentor_generic_fraction)
+        self._booked_at = time.monotonic()
         self._bind_callback()
 
     def _read_rewards(self) -> tuple[SuccessRule, tuple[int, ...]]:
@@ -196,21 +208,56 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         rewards, reported = self._score(self._batch_inputs, prompts, first)
         rule, size = self.success_rule, self.num_generations
         states = group_states([rule.value(row) for row in rewards.tolist()], size, rule.threshold)
-        tokens = self._exchange.total(sum(len(ids) for ids in first.completion_ids))
-        counters = count_states(states) + Counters(policy_tokens=tokens)
+        tokens, returning = self._exchange.totals(
+            [sum(len(ids) for ids in first.completion_ids), len(self._returning())]
+        )
+        counters = count_states(states) + Counters(
+            policy_tokens=tokens,
+            completions=len(rewards),
+            successes=sum(rule.succeeds(rule.value(row)) for row in rewards.tolist()),
+        )
+        if returning:
+            counters += self._see_returns(rewards)
         self._batch_hints = [""] * len(prompts)
-        concerned = Concerned.among(states, self.strategy.select(states), journaled=self.strategy.name != "none")
+        concerned = Concerned.among(states, self.strategy.select(states))
         if concerned.gathered:
             first, rewards, more = self._intervene(prompts, first, rewards, reported, concerned)
             counters += more
         if self._reward_guard is not None:
             counters += Counters(reward_errors=self._exchange.total(self._reward_guard.take_count()))
         self._batch_rewards = rewards
-        self.mentor_totals += counters
+        counters = self.book(counters, step=self.state.global_step)
         for name, value in batch_metrics(counters).items():
             self._metrics["train"][name].append(value)
         write_events(self, step=self.state.global_step)
         return first
+
+    def start_books(self) -> None:
+        """Begin to count seconds and calls anew, when training begins."""
+        self._booked_at = time.monotonic()
+        if (mentor := mentor_of(self.strategy)) is not None:
+            mentor.ledger.take()
+
+    def book(self, counters: Counters, *, step: int) -> Counters:
+        """Add counters to the totals and to the journal, with the time and the calls of the mentor since the last."""
+        now, mentor = time.monotonic(), mentor_of(self.strategy)
+        counters += Counters(seconds=now - self._booked_at)
+        self._booked_at = now
+        if mentor is not None and self._exchange.is_main:
+            counters += Counters(mentor=mentor.ledger.take())
+        self.mentor_totals += counters
+        if self.journal is not None:
+            self.journal.book(Booking(step, counters))
+        return counters
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """As `GRPOTrainer.log`, with the rates of the window and of the run so far that batches alone do not give."""
+        if not ends_window(logs):
+            super().log(logs, start_time)
+            return
+        logs |= run_metrics(self.mentor_totals - self.logged_totals, self.mentor_totals)
+        super().log(logs, start_time)
+        self.logged_totals = self.mentor_totals
 
     def _calculate_rewards(
         self, inputs: list[Any], prompts: list[Any], completions: list[Any], completion_ids_list: list[list[int]]
@@ -247,15 +294,42 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             reward_names=self.reward_func_names,
             exchange=self._exchange,
             policy=Policy(regenerate=self._regenerate, objection=self._objection),
+            trial=self._lots,
+            generic=getattr(self.strategy, "generic", None),
         )
         members = self._exchange.gather(self._members(rows, concerned))
         in_order = sorted(members, key=lambda member: member.number)
         outcome = intervene(in_order, concerned, means, step=self.state.global_step)
         self._record(outcome)
+        for prompt, past in outcome.ended:
+            self.memory.remember(prompt_key(prompt), past)
         rewards = self._take_over(outcome, prompts, rows, rewards)
         self._batch_hints = [row.hint or "" for row in rows]
         self._write_back_logs(rows)
         return spliced(first, rows), rewards, outcome.counters
+
+    def _returning(self) -> list[tuple[int, str]]:
+        """Group index and key of the remembered prompts among this rank's; a group is where its first row is."""
+        start, size = self._exchange.rank * len(self._batch_inputs), self.num_generations
+        keys = [((start + i) // size, prompt_key(row["prompt"])) for i, row in self._examples.items()]
+        return [(index, key) for index, key in keys if key in self.memory]
+
+    def _see_returns(self, rewards: torch.Tensor) -> Counters:
+        """Note how remembered prompts were answered this time; every rank forgets them."""
+        size, rule, found = self.num_generations, self.success_rule, []
+        for index, key in self._exchange.gather(self._returning()):
+            past = self.memory.recall(key)
+            if past is None:
+                continue  # twice in one batch
+            values = [rule.value(row) for row in rewards[index * size : (index + 1) * size].tolist()]
+            successes = sum(map(rule.succeeds, values))
+            found.append(
+                Return(self.state.global_step, key, past.step, past.outcome, past.arm, successes, len(values))
+            )
+        for item in found:
+            if self.journal is not None:
+                self.journal.returned(item)
+        return Counters(transfer=transfer(found))
 
     def _members(self, rows: Sequence[Row], concerned: Concerned) -> list[Member]:
         """This rank's rows of the groups whose rows the ranks exchange."""
@@ -356,14 +430,36 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             self._pending_extra_logs[column] = [row.extra.get(column) for row in rows]
 
     def _read_with(self, columns: Iterable[str]) -> GroupReader:
-        return GroupReader(self.success_rule, answer_columns(self._settings, columns), self._format_columns)
+        return GroupReader(
+            self.success_rule,
+            answer_columns(self._settings, columns),
+            self._format_columns,
+            topic_columns(self._settings, columns),
+        )
 
     def _open_journal(self) -> Journal | None:
-        if self.strategy.name == "none" or not self.accelerator.is_main_process:
-            return None
-        return Journal(Path(self.args.output_dir) / JOURNAL_PATH)
+        return Journal(Path(self.args.output_dir) / JOURNAL_PATH) if self.accelerator.is_main_process else None
+
+    def run_info(self) -> RunInfo:
+        """What a reader of the journal needs to know of this run."""
+        mentor = mentor_of(self.strategy)
+        return RunInfo(
+            strategy=self.strategy.name,
+            schedule=self._settings.mentor_schedule,
+            model=str(getattr(self.model.config, "_name_or_path", "")),
+            mentor=self._settings.mentor_model or "",
+            domain="" if mentor is None else mentor.domain,
+            seed=self.args.seed,
+            num_generations=self.num_generations,
+            world_size=self._exchange.world_size,
+            control_fraction=self._lots.control,
+            generic_fraction=self._lots.generic,
+            priced=mentor is not None and mentor.budget.priced,
+            version=metadata.version("trl-mentor"),
+        )
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        self.book(Counters(), step=max(self.state.global_step - 1, 0))  # a resumed run goes on from here
         # Its state says that a checkpoint is complete, so that of an older one in the same place has to go first.
         if self.args.should_save:
             folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"

@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 REFUSED_OPTIONS = ("tools", "environment_factory", "rollout_func")
 IMAGE_COLUMNS = ("image", "images")
+TOPIC_COLUMNS = ("topic", "subject")
 ANSWER_COLUMNS = ("answer", "solution")
 
 
@@ -169,6 +170,16 @@ def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[s
         " or ".join(candidates),
     )
     return ()
+
+
+def topic_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[str, ...]:
+    """Columns in which to look for what a question is about. Raises `ConfigError` if the chosen one is not there."""
+    chosen, names = settings.mentor_topic_column, list(columns)
+    if chosen is None:
+        return TOPIC_COLUMNS
+    if chosen not in names:
+        raise ConfigError(f"mentor_topic_column is {chosen!r}, but the training data set has the columns {names}")
+    return (chosen,)
 
 
 def context_length(config: Any) -> int | None:

@@ -8,28 +8,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from trl_mentor.collapse import find_collapsed, find_unscorable, reroll_outcome
+from trl_mentor.collapse import SuccessRule, find_collapsed, find_unscorable, reroll_outcome
 from trl_mentor.counters import Counters, count_causes, count_guidances, count_outcomes
 from trl_mentor.exchange import Exchange
 from trl_mentor.fitting import Objection, fitted
 from trl_mentor.group_reader import GroupReader, Member, example_of
 from trl_mentor.interventions import interventions, left_alone
 from trl_mentor.records import (
+    Arm,
     Assignment,
     Cause,
     CollapsedGroup,
     GroupState,
     Intervention,
     Lesson,
+    Prepared,
     Prompt,
+    RerollOutcome,
     Row,
 )
 from trl_mentor.reroll import plan_reroll
 from trl_mentor.schedules import Planned, Schedule
 from trl_mentor.strategies.base import Strategy
+from trl_mentor.transfer import Past
+from trl_mentor.trial import Trial, recovery
 
 T = TypeVar("T")
 
@@ -63,6 +68,9 @@ class Means:
     reward_names: Sequence[str]
     exchange: Exchange
     policy: Policy
+    trial: Trial = Trial()
+    generic: Callable[[CollapsedGroup], Lesson] | None = None
+    """The lesson of the trial's second control, which runs on the main process only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,7 @@ class Place:
     hint: str | None
     example: Mapping[str, Any] | None
     """The data set row of another group, whose lesson takes this place; None for the group's own."""
+    arm: Arm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +100,15 @@ class Concerned:
     """Those that nothing can be done about, which the journal is to tell of nevertheless."""
 
     @classmethod
-    def among(cls, states: Sequence[GroupState], selected: Sequence[int], *, journaled: bool) -> Concerned:
-        """Those of a batch in which the strategy selected some; without a journal none is recorded."""
+    def among(cls, states: Sequence[GroupState], selected: Sequence[int]) -> Concerned:
+        """Those of a batch in which the strategy selected some."""
         unscorable = find_unscorable(states)
         failed = sorted([*find_collapsed(states), *unscorable])
         return cls(
             gathered=sorted({*selected, *failed}),
             selected=selected,
             failed=failed,
-            recorded=[index for index in unscorable if index not in selected] if journaled else [],
+            recorded=[index for index in unscorable if index not in selected],
         )
 
     def of(self, indices: Sequence[int], groups: Sequence[T]) -> list[T]:
@@ -129,6 +138,8 @@ class Outcome:
     """New rows of the re-rolled groups, by group index."""
     examples: dict[int, Mapping[str, Any]]
     """Data set rows that take the place of the batch's own, by group index."""
+    ended: list[tuple[Prompt, Past]]
+    """Prompts that collapsed and how their interventions ended; one that still waits counts as skipped."""
     counters: Counters
 
 
@@ -151,19 +162,21 @@ def intervene(members: Sequence[Member], concerned: Concerned, means: Means, *, 
     waited = time.monotonic() - started if selected else 0.0
     rerolled, work = _reroll(places, originals, means)
     rule, name, reward_names = means.reader.rule, means.strategy.name, means.reward_names
+    records = [
+        item
+        for made in plans
+        for item in interventions(made.planned, rerolled, step, name, rule=rule, reward_names=reward_names)
+    ]
     return Outcome(
-        interventions=[
-            item
-            for made in plans
-            for item in interventions(made.planned, rerolled, step, name, rule=rule, reward_names=reward_names)
-        ],
+        interventions=records,
         details={group.cause: group.cause_detail for made in plans for group in made.failed},
         rows={
             selected[place.position]: _merged(place, originals[place.position], rows, means.strategy)
             for place, rows in zip(places, rerolled, strict=True)
         },
         examples={selected[place.position]: place.example for place in places if place.example is not None},
-        counters=counters + work + Counters(mentor_seconds=waited),
+        ended=_ended(gathered, [*map(concerned.gathered.index, selected)], places, rerolled, rule, step=step),
+        counters=counters + work + Counters(mentor_seconds=waited, recovery=recovery(records)),
     )
 
 
@@ -177,9 +190,39 @@ def _plan(gathered: Sequence[Sequence[Member]], concerned: Concerned, means: Mea
         planned = means.schedule.plan(
             assignments, lambda prepared: fitted(prepared, means.strategy, means.policy.objection)
         )
+        planned = _with_arms(planned, means)
     planned.unused.extend(map(left_alone, concerned.of(concerned.recorded, every)))
     counters = planned.counters + _count_work(planned) + count_causes(group.cause for group in failed)
     return _Plan(planned, failed, _places(planned, assignments), counters)
+
+
+def _with_arms(planned: Planned, means: Means) -> Planned:
+    """The same lessons, of which the lot has withheld some hints."""
+    places: list[Prepared | None] = []
+    unused = list(planned.unused)
+    for item in planned.places:
+        drawn = None if item is None else _drawn(item, means)
+        if drawn is not None and drawn.lesson.prompt is None:
+            unused.append(drawn)
+            drawn = None
+        places.append(drawn)
+    return replace(planned, places=places, unused=unused)
+
+
+def _drawn(item: Prepared, means: Means) -> Prepared:
+    lesson, assignment = item.lesson, item.assignment
+    arm = None if lesson.hint is None else means.trial.draw(assignment)
+    match arm:
+        case Arm.CONTROL:
+            plain = Lesson(assignment.group.prompt, guidance=lesson.guidance, arm=arm)
+            return Prepared(assignment, plain)
+        case Arm.GENERIC:
+            assert means.generic is not None
+            generic = Prepared(assignment, means.generic(assignment.group))
+            fit = fitted(generic, means.strategy, means.policy.objection)
+            return Prepared(assignment, replace(fit.lesson, guidance=lesson.guidance, arm=arm))
+        case _:
+            return Prepared(assignment, replace(lesson, arm=arm))
 
 
 def _places(planned: Planned, assignments: Sequence[Assignment]) -> list[Place]:
@@ -189,6 +232,7 @@ def _places(planned: Planned, assignments: Sequence[Assignment]) -> list[Place]:
             prompt=item.lesson.prompt,
             hint=item.lesson.hint,
             example=None if item.assignment is assignments[position] else item.assignment.example,
+            arm=item.lesson.arm,
         )
         for position, item in enumerate(planned.places)
         if item is not None and item.lesson.prompt is not None
@@ -209,9 +253,22 @@ def _reroll(
     rerolled, tokens = _regenerated(places, originals, means.exchange, means.policy) if places else ([], 0)
     rule = means.reader.rule
     values = [[rule.value(row.rewards) for row in rows] for rows in rerolled]
+    lengths = [sum(len(row.completion_ids) for row in rows) for rows in rerolled]
+    relied = [
+        row.reliance
+        for rows in rerolled
+        for row in rows
+        if row.reliance is not None and rule.succeeds(rule.value(row.rewards))
+    ]
     counters = count_outcomes(reroll_outcome(group, rule.threshold) for group in values) + Counters(
         policy_tokens=tokens,
         reroll_tokens=tokens,
+        padding_tokens=tokens - sum(lengths),
+        control_tokens=sum(
+            length for place, length in zip(places, lengths, strict=True) if place.arm in (Arm.CONTROL, Arm.GENERIC)
+        ),
+        reliance_sum=sum(relied),
+        reliance_count=len(relied),
         reroll_completions=sum(map(len, values)),
         reroll_successes=sum(rule.succeeds(value) for group in values for value in group),
         reroll_seconds=time.monotonic() - started,
@@ -234,6 +291,26 @@ def _regenerated(
     tokens = exchange.total(sum(len(row.completion_ids) for row in mine))
     everyone = exchange.gather(mine)[: plan.real]
     return [everyone[start : start + size] for start in range(0, plan.real, size)], tokens
+
+
+def _ended(
+    gathered: Sequence[Sequence[Member]],
+    selected: Sequence[int],
+    places: Sequence[Place],
+    rerolled: Sequence[Sequence[Row]],
+    rule: SuccessRule,
+    *,
+    step: int,
+) -> list[tuple[Prompt, Past]]:
+    """How each gathered group ended, as every rank knows it; `selected` are the positions that places count by."""
+    own = {selected[place.position] for place in places if place.example is None}
+    skipped = [example_of(rows)["prompt"] for position, rows in enumerate(gathered) if position not in own]
+    ended = [(prompt, Past(step, RerollOutcome.SKIPPED)) for prompt in skipped]
+    for place, rows in zip(places, rerolled, strict=True):
+        example = example_of(gathered[selected[place.position]]) if place.example is None else place.example
+        outcome = reroll_outcome([rule.value(row.rewards) for row in rows], rule.threshold)
+        ended.append((example["prompt"], Past(step, outcome, place.arm)))
+    return ended
 
 
 def _merged(place: Place, original: Sequence[Member], rows: list[Row], strategy: Strategy) -> list[Row]:

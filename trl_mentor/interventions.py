@@ -71,4 +71,6 @@ def _record(
         },
         reroll_tokens=sum(len(row.completion_ids) for row in rows),
         collapsed_at=prepared.assignment.collapsed_at,
+        arm=prepared.lesson.arm,
+        reliances=tuple(row.reliance for row in rows) if any(row.reliance is not None for row in rows) else (),
     )

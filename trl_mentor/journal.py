@@ -16,11 +16,12 @@ import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from trl_mentor.counters import Booking, Counters
 from trl_mentor.errors import ConfigError
 from trl_mentor.plain import from_plain, plain_json
-from trl_mentor.records import Event, Intervention
+from trl_mentor.records import Evaluation, Event, Intervention, Return, RunInfo
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -40,13 +41,39 @@ class TrainBegin:
 
     train_begin: int
     """Optimizer steps that the checkpoint had done; 0 for a new run."""
+    run: RunInfo = RunInfo()
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """The line of an event, which is told from an intervention by its one field."""
+class _EventLine:
+    """A line of another kind than an intervention is told from it by its one field."""
 
     event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class _BookingLine:
+    booking: Booking
+
+
+@dataclass(frozen=True, slots=True)
+class _ReturnLine:
+    returned: Return
+
+
+@dataclass(frozen=True, slots=True)
+class _EvaluationLine:
+    evaluation: Evaluation
+
+
+_Line = TrainBegin | _EventLine | _BookingLine | _ReturnLine | _EvaluationLine
+_KINDS: dict[str, type[_Line]] = {
+    "train_begin": TrainBegin,
+    "event": _EventLine,
+    "booking": _BookingLine,
+    "returned": _ReturnLine,
+    "evaluation": _EvaluationLine,
+}
 
 
 class Journal:
@@ -68,11 +95,23 @@ class Journal:
 
     def note(self, event: Event) -> None:
         """Write what happened to the mentor as a whole."""
-        self._write(Note(event))
+        self._write(_EventLine(event))
 
-    def begin(self, step: int) -> None:
+    def book(self, booking: Booking) -> None:
+        """Write what was added to the totals of the run."""
+        self._write(_BookingLine(booking))
+
+    def returned(self, item: Return) -> None:
+        """Write how a prompt that collapsed before was answered without a hint."""
+        self._write(_ReturnLine(item))
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Write what an evaluation measured."""
+        self._write(_EvaluationLine(evaluation))
+
+    def begin(self, step: int, run: RunInfo = RunInfo()) -> None:
         """Mark that training begins with `step` optimizer steps done: 0 for a new run, more for a resumed one."""
-        self._write(TrainBegin(step))
+        self._write(TrainBegin(step, run))
 
     def sync(self) -> None:
         """Ask the operating system to put everything on disk; does nothing on a closed journal."""
@@ -90,9 +129,12 @@ class Journal:
             os.close(self._fd)
             self._fd = None
 
-    def _write(self, entry: Intervention | TrainBegin | Note) -> None:
+    def _write(self, entry: Intervention | _Line) -> None:
         head = {"schema": SCHEMA, "time": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        line = json.dumps(head | plain_json(entry), allow_nan=False) + "\n"
+        plain = plain_json(entry)
+        if isinstance(entry, _BookingLine):
+            plain["booking"]["counters"] = _without_zeros(plain["booking"]["counters"])
+        line = json.dumps(head | plain, allow_nan=False) + "\n"
         try:
             if self._fd is None:
                 self._fd = self._open()
@@ -127,18 +169,60 @@ class JournalRecords(list[Intervention]):
         """When each record was written, ISO 8601 in UTC."""
         self.events: list[Event] = []
         """What happened to the mentor as a whole, in the order in which it was written."""
+        self.bookings: list[Booking] = []
+        """What was added to the totals, one booking for each generation batch and some between; see `totals`."""
+        self.returns: list[Return] = []
+        """How prompts that collapsed before were answered without a hint later."""
+        self.evaluations: list[Evaluation] = []
+        self.run = RunInfo()
+        """What is known of the run."""
+        self.repeated = Counters()
+        """What was spent on steps that a resumed run did again; it is not in `totals`."""
         self.skipped_lines = 0
         """Lines that were torn or could not be read."""
         self.superseded = 0
         """Records left out because training began anew at their step or before it."""
 
-    def _supersede(self, step: int) -> None:
-        """Leave out the records of optimizer step `step` and later ones."""
+    @property
+    def totals(self) -> Counters:
+        """What happened in the run, and what it took: `trainer.mentor_totals` on the main process."""
+        return sum((booking.counters for booking in self.bookings), Counters())
+
+    def _begin(self, marker: TrainBegin) -> None:
+        """Leave out the records of the step at which training begins and of later ones."""
+        step = marker.train_begin
+        again = sum((item.counters for item in self.bookings if item.step >= step), Counters())
+        self.repeated = self.repeated + again if step > 0 else Counters()
+        self.run = marker.run
         kept = [(record, time) for record, time in zip(self, self.times, strict=True) if record.step < step]
         self.superseded += len(self) - len(kept)
         self[:] = [record for record, _ in kept]
         self.times = [time for _, time in kept]
         self.events = [event for event in self.events if event.step < step]
+        self.bookings = [booking for booking in self.bookings if booking.step < step]
+        self.returns = [item for item in self.returns if item.step < step]
+        self.evaluations = [item for item in self.evaluations if item.step <= step] if step > 0 else []
+
+    def _add(self, entry: Intervention | _Line | None, time: str, *, superseded: bool) -> None:
+        match entry:
+            case Intervention():
+                self.append(entry)
+                self.times.append(time)
+            case _EventLine(event):
+                self.events.append(event)
+            case _BookingLine(booking):
+                self.bookings.append(booking)
+            case _ReturnLine(item):
+                self.returns.append(item)
+            case _EvaluationLine(evaluation):
+                self.evaluations.append(evaluation)
+            case TrainBegin():
+                if superseded:
+                    self.run = entry.run
+                else:
+                    self._begin(entry)
+            case None:
+                self.skipped_lines += 1
 
     def to_dataset(self) -> Dataset:
         """One row per intervention, for `datasets` and from there pandas.
@@ -163,8 +247,8 @@ def read_journal(path: str | os.PathLike[str], *, superseded: bool = False) -> J
     file = Path(path) / JOURNAL_PATH if Path(path).is_dir() else Path(path)
     if not file.is_file():
         raise FileNotFoundError(
-            f"no journal at {file}: give the journal file or the output_dir of a run. Every strategy but 'none' keeps "
-            f"a journal, at <output_dir>/{JOURNAL_PATH}"
+            f"no journal at {file}: give the journal file or the output_dir of a run. Every run keeps one, at "
+            f"<output_dir>/{JOURNAL_PATH}"
         )
     found = JournalRecords()
     with file.open("rb") as lines:
@@ -172,15 +256,7 @@ def read_journal(path: str | os.PathLike[str], *, superseded: bool = False) -> J
             if not line.strip():
                 continue
             entry, time = _read_line(line, file)
-            if isinstance(entry, Intervention):
-                found.append(entry)
-                found.times.append(time)
-            elif isinstance(entry, Note):
-                found.events.append(entry.event)
-            elif entry is None:
-                found.skipped_lines += 1
-            elif not superseded:
-                found._supersede(entry.train_begin)
+            found._add(entry, time, superseded=superseded)
     if found.skipped_lines:
         warnings.warn(
             f"skipped {found.skipped_lines} unreadable line(s) of {file}, probably torn when a run was killed",
@@ -190,14 +266,13 @@ def read_journal(path: str | os.PathLike[str], *, superseded: bool = False) -> J
     return found
 
 
-def _read_line(line: bytes, file: Path) -> tuple[Intervention | TrainBegin | Note | None, str]:
+def _read_line(line: bytes, file: Path) -> tuple[Intervention | _Line | None, str]:
     """What one line holds and when it was written; None if the line cannot be read."""
     try:
         data = json.loads(line.decode("utf-8"))
         schema, time = int(data["schema"]), str(data["time"])
         if schema <= SCHEMA:
-            kinds = {"train_begin": TrainBegin, "event": Note}
-            kind = next((kind for name, kind in kinds.items() if name in data), Intervention)
+            kind = next((kind for name, kind in _KINDS.items() if name in data), Intervention)
             return from_plain(kind, data), time
     except (ArithmeticError, ValueError, TypeError, KeyError, RecursionError):
         return None, ""
@@ -205,3 +280,9 @@ def _read_line(line: bytes, file: Path) -> tuple[Intervention | TrainBegin | Not
         f"{file} was written in journal format {schema}, this version of trl-mentor reads up to {SCHEMA}; "
         "install a newer trl-mentor to read it"
     )
+
+
+def _without_zeros(plain: dict[str, Any]) -> dict[str, Any]:
+    """Counters as plain JSON without what is zero or empty, which is what a reader takes for missing anyway."""
+    inner = {key: _without_zeros(value) if isinstance(value, dict) else value for key, value in plain.items()}
+    return {key: value for key, value in inner.items() if value}

@@ -21,6 +21,7 @@ from trl_mentor.packing import check_budget
 from trl_mentor.priority import most_promising_first
 from trl_mentor.records import CollapsedGroup, Event, Guidance, Usage
 from trl_mentor.reply_cache import ReplyCache
+from trl_mentor.spending import Ledger
 from trl_mentor.templating import PromptTemplates
 from trl_mentor.tutorial import Ablation, Plan, Tutorial
 
@@ -82,6 +83,7 @@ class Mentor:
                 "fallback_hint is blank; give a hint that fits any question, or None for the domain's own"
             )
         check_budget(_count("attempt_budget", attempt_budget))
+        self.domain = domain
         templates = PromptTemplates(domain, templates_dir)
         self.plan = Plan(
             backend=endpoints,
@@ -96,6 +98,7 @@ class Mentor:
         )
         self.max_concurrency = _count("max_concurrency", max_concurrency)
         self.budget = Budget(budget, prices, least_calls=3 if self.plan.ablation is None else 2, hear=self.events.add)
+        self.ledger = Ledger(self.budget.cost)
         self._cache = None if cache_dir is None else ReplyCache(cache_dir)
         self._pool = MentorPool(self.max_concurrency)
         self._endpoints = endpoints
@@ -154,7 +157,14 @@ class Mentor:
 
     def _caller(self, clock: Clock, allowance: Allowance) -> Caller:
         plan = self.plan
-        return Caller(plan.backend, clock, call_timeout=plan.call_timeout, allowance=allowance, cache=self._cache)
+        return Caller(
+            plan.backend,
+            clock,
+            call_timeout=plan.call_timeout,
+            allowance=allowance,
+            cache=self._cache,
+            ledger=self.ledger,
+        )
 
 
 def _run(tutorial: Tutorial, allowance: Allowance) -> Guidance:

@@ -98,6 +98,14 @@ class RerollOutcome(StrEnum):
     SKIPPED = "skipped"  # not re-rolled
 
 
+class Arm(StrEnum):
+    """What a lot gave a group for which a hint was ready, in a run with a control; the three values are disjoint."""
+
+    HINT = "hint"  # re-rolled under its hint
+    CONTROL = "control"  # the hint was withheld: re-rolled on the plain question
+    GENERIC = "generic"  # the hint was withheld: re-rolled under the fixed hint of the domain
+
+
 class EventKind(StrEnum):
     """What can happen to the mentor as a whole."""
 
@@ -172,6 +180,8 @@ class CollapsedGroup:
     """Why it collapsed."""
     cause_detail: str = ""
     """What shows the cause, in one line; empty for KNOWLEDGE."""
+    topic: str | None = None
+    """What the question is about, as a column of the data set says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +251,8 @@ class Lesson:
     prompt: Prompt | None
     hint: str | None = None
     guidance: Guidance | None = None
+    arm: Arm | None = None
+    """What the lot gave; None in a run without a control, and where there was no hint to withhold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +288,9 @@ class Row:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Columns that reward functions logged for this row through `log_extra`."""
     hint: str | None = None
+    reliance: float | None = None
+    """Log-probability of the completion under the plain question minus that under `hint`, in nats per token; None
+    where it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,3 +314,61 @@ class Intervention:
     """Completion tokens that the re-roll generated for this group."""
     collapsed_at: int | None = None
     """Optimizer steps done when the group collapsed: less than `step` if its lesson took a later group's place."""
+    arm: Arm | None = None
+    """What the lot gave in a run with a control; with CONTROL and GENERIC the hint of `guidance` was withheld."""
+    reliances: tuple[float | None, ...] = ()
+    """`Row.reliance` of each re-rolled completion, where it was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """A prompt that collapsed before, answered again without a hint: does what was learnt carry over?"""
+
+    step: int
+    """Optimizer steps done when it came round again."""
+    prompt_key: str
+    """`prompt_key` of the prompt."""
+    since: int
+    """Optimizer steps done when its intervention ended."""
+    outcome: RerollOutcome
+    """What that intervention brought."""
+    arm: Arm | None
+    successes: int
+    completions: int
+    probe: bool = False
+    """True when the completions were generated to find out, False when the prompt came round in training."""
+
+    @property
+    def solved(self) -> bool:
+        """Whether some completion succeeded."""
+        return self.successes > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What one evaluation measured."""
+
+    step: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What a reader of a journal needs to know of its run; None and 0 where it is not known."""
+
+    strategy: str = ""
+    schedule: str = ""
+    model: str = ""
+    """The policy."""
+    mentor: str = ""
+    domain: str = ""
+    """Of the mentor's templates and leak rules."""
+    seed: int = 0
+    num_generations: int = 0
+    world_size: int = 0
+    control_fraction: float = 0.0
+    generic_fraction: float = 0.0
+    priced: bool = False
+    """Whether prices were given, so that `cost` means something."""
+    version: str = ""
+    """Of this package."""

@@ -21,6 +21,7 @@ _COUNTS = (
     "mentor_attempt_budget",
     "mentor_queue_size",
     "mentor_pause_after",
+    "mentor_probe_prompts",
 )
 
 _OBJECTS = ("mentor_extra_body", "mentor_thinking", "mentor_routes", "mentor_budget", "mentor_prices")
@@ -188,6 +189,43 @@ class MentorArguments:
             "`solution`, whichever is there."
         },
     )
+    mentor_topic_column: str | None = field(
+        default=None,
+        metadata={
+            "help": "Data set column that says what a question is about, by which the proof and the report are broken "
+            "down. Default: `topic` or `subject`, whichever is there."
+        },
+    )
+    mentor_control_fraction: float = field(
+        default=0.0,
+        metadata={
+            "help": "Share of the hints that are withheld by lot: the group is re-rolled on the plain question, so "
+            "that the run shows what hints do beyond a second roll. See docs/proof.md."
+        },
+    )
+    mentor_generic_fraction: float = field(
+        default=0.0,
+        metadata={
+            "help": "Share of the hints in whose place, by lot, the fixed hint of the domain stands: a second control."
+        },
+    )
+    mentor_probe_steps: int = field(
+        default=0,
+        metadata={
+            "help": "Every so many optimizer steps, ask again a few prompts that collapsed before, without a hint and "
+            "without training on the answers, to see what was learnt. 0: never."
+        },
+    )
+    mentor_probe_prompts: int = field(
+        default=8, metadata={"help": "Prompts of a probe; each is answered num_generations times."}
+    )
+    mentor_hint_reliance: bool = field(
+        default=False,
+        metadata={
+            "help": "Measure how much less likely the policy finds its hinted successes without the hint: two more "
+            "forward passes over the re-rolled completions."
+        },
+    )
     mentor_attempt_budget: int = field(
         default=12_000, metadata={"help": "Characters of failed attempts that the mentor reads for one group."}
     )
@@ -247,6 +285,7 @@ class MentorArguments:
         self._check_names("mentor_format_rewards")
         check_routes(self.mentor_routes)  # type: ignore[arg-type]  # an object by now
         self._check_budget()
+        self._check_trial()
         if not isinstance(self.mentor_hint_template, str):
             raise ConfigError(f"mentor_hint_template must be a text, got {self.mentor_hint_template!r}")
         try:
@@ -270,6 +309,23 @@ class MentorArguments:
         read_limits(budget, read_prices(prices, "mentor_prices"), name="mentor_budget", prices_name="mentor_prices")
         if not isinstance(self.mentor_cache_dir, str | None) or self.mentor_cache_dir == "":
             raise ConfigError(f"mentor_cache_dir must be a directory or `none`, got {self.mentor_cache_dir!r}")
+
+    def _check_trial(self) -> None:
+        for name in ("mentor_control_fraction", "mentor_generic_fraction"):
+            value = getattr(self, name)
+            if not (_is_number(value) and 0 <= value < 1):
+                raise ConfigError(f"{name} must be a share of at least 0 and less than 1, got {value!r}")
+        both = self.mentor_control_fraction + self.mentor_generic_fraction
+        if both >= 1:
+            raise ConfigError(
+                f"mentor_control_fraction and mentor_generic_fraction add up to {both:g}, which leaves no group for "
+                "the mentor's hints; keep the sum below 1"
+            )
+        steps = self.mentor_probe_steps
+        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
+            raise ConfigError(f"mentor_probe_steps must be a whole number of at least 0, got {steps!r}")
+        if not isinstance(self.mentor_hint_reliance, bool):
+            raise ConfigError(f"mentor_hint_reliance must be true or false, got {self.mentor_hint_reliance!r}")
 
     def _check_names(self, setting: str) -> None:
         names = getattr(self, setting)

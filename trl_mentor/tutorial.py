@@ -179,7 +179,7 @@ class Tutorial:
         result = self._read(agent, reply, messages)
         if isinstance(result, ReplyError) and not isinstance(result, DoubtfulReplyError) and worth_asking_again(reply):
             again = ask_again(messages, reply, str(result), agent.schema)
-            result = self._read(agent, self.caller.ask(role, again, schema=agent.schema), messages)
+            result = self._read(agent, self.caller.ask(role, again, schema=agent.schema, retry=True), messages)
         if isinstance(result, Exception):
             raise ReplyError(describe(result))
         return result
@@ -190,8 +190,7 @@ class Tutorial:
         visible, thinking = split_thinking(reply.text) if isinstance(reply.text, str) else ("", "")
         if agent.schema is not None and not isinstance(result, Exception) and is_quoted(visible, messages):
             result = DoubtfulReplyError("the whole reply stands in the prompt, where somebody else wrote it")
-        self.caller.calls[-1] = replace(
-            self.caller.calls[-1],
+        self.caller.read(
             error=_with_beginning(result, reply) if isinstance(result, Exception) else None,
             thinking_chars=len(thinking) + len(reply.thinking),
         )

@@ -59,6 +59,10 @@ class MentorStrategy:
                 reason = f"{group.cause}: {group.cause_detail}" if group.cause_detail else str(group.cause)
                 return Lesson(prompt=None, guidance=Guidance(None, HintOrigin.NOT_ASKED, reason=reason))
 
+    def generic(self, group: CollapsedGroup) -> Lesson:
+        """The lesson of a group under the fixed hint of the domain, as a control for the mentor's own."""
+        return self._lesson(group, Guidance(self.mentor.plan.fallback_hint, HintOrigin.FALLBACK))
+
     def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
         shorter = None if lesson.hint is None else shorter_hint(lesson.hint)
         if shorter is None or lesson.guidance is None:

@@ -1,0 +1,92 @@
+"""What the trial and the returns show, as rates with intervals: did the hints help, and does it carry over?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scipy.stats import binomtest
+
+from trl_mentor.counters import Counters
+from trl_mentor.records import Arm, RerollOutcome
+from trl_mentor.tallies import Tallies, Tally
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share of groups and its 95 % interval (Wilson 1927)."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The difference between two shares and its 95 % interval (Newcombe 1998, method 10)."""
+
+    treated: Rate
+    control: Rate
+    difference: float
+    low: float
+    high: float
+
+
+def rate(tally: Tally) -> Rate | None:
+    """The share of hits; None if nothing was counted."""
+    if not tally.groups:
+        return None
+    interval = binomtest(tally.hits, tally.groups).proportion_ci(CONFIDENCE, method="wilson")
+    return Rate(tally.hits / tally.groups, float(interval.low), float(interval.high))
+
+
+def compare(treated: Tally, control: Tally) -> Comparison | None:
+    """The difference treated - control; None if one of them is empty."""
+    first, second = rate(treated), rate(control)
+    if first is None or second is None:
+        return None
+    difference = first.value - second.value
+    below = ((first.value - first.low) ** 2 + (second.high - second.value) ** 2) ** 0.5
+    above = ((first.high - first.value) ** 2 + (second.value - second.low) ** 2) ** 0.5
+    return Comparison(first, second, difference, difference - below, difference + above)
+
+
+def uplift(recovery: Tallies, stratum: str = "all", *, against: Arm = Arm.CONTROL) -> Comparison | None:
+    """How much more often groups recover under their hints than in the arm `against`."""
+    return compare(recovery[f"{Arm.HINT}/{stratum}"], recovery[f"{against}/{stratum}"])
+
+
+def rescued_and_others(transfer: Tallies) -> tuple[Tally, Tally]:
+    """Returns of prompts that were rescued, and of those that collapsed and were not: the baseline."""
+    baseline = transfer[RerollOutcome.STILL_COLLAPSED] + transfer[RerollOutcome.SKIPPED]
+    return transfer[RerollOutcome.RESCUED], baseline
+
+
+def run_metrics(window: Counters, totals: Counters) -> dict[str, float]:
+    """The `mentor/*` metrics of one log window and, as `mentor/total/*`, of the run so far.
+
+    A rate of what did not happen is left out.
+    """
+    return _rates(window, "mentor/") | _rates(totals, "mentor/total/")
+
+
+def _rates(counters: Counters, prefix: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    if (comparison := uplift(counters.recovery)) is not None:
+        found["recovery_hint"], found["recovery_control"] = comparison.treated.value, comparison.control.value
+        found["uplift"], found["uplift_low"], found["uplift_high"] = (
+            comparison.difference,
+            comparison.low,
+            comparison.high,
+        )
+    if (generic := uplift(counters.recovery, against=Arm.GENERIC)) is not None:
+        found["recovery_generic"], found["uplift_over_generic"] = generic.control.value, generic.difference
+    rescued, baseline = map(rate, rescued_and_others(counters.transfer))
+    if rescued is not None:
+        found["transfer_rate"] = rescued.value
+    if baseline is not None:
+        found["transfer_rate_unrescued"] = baseline.value
+    if counters.reliance_count:
+        found["hint_reliance"] = counters.reliance_sum / counters.reliance_count
+    return {prefix + name: value for name, value in found.items()}
