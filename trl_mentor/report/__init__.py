@@ -1,0 +1,16 @@
+"""The report of a run: one HTML page that a person can read, made from the journal alone.
+
+    journal  ->  reading: records without their long texts, and where the whole ones lie in the file
+             ->  figures: `report_figures(records: JournalRecords) -> Figures`, frozen records of numbers and strings
+             ->  charts: functions from `Figures` to SVG text
+             ->  page: text and tables of the figures, the charts, a list of interventions to filter and open
+
+`figures` reads numbers, enums, topics and the events of the records, never the texts of attempts, completions, hints
+and drafts: `reading` has emptied those, so that a journal of many gigabytes fits into memory.
+
+The page's Content-Security-Policy allows no inline style, so a chart uses classes and presentation attributes such as
+`fill` and `stroke`: no `style` attribute, no `<style>` or `<script>` element, no link, no image. Its rules are in
+`charts.CSS`, every selector under `.chart`, which becomes part of the one style sheet of the page. Every string that
+comes from a journal (topics, names of models) is escaped where it enters the SVG. An SVG has a `viewBox`, a `<title>`
+and no `id` attributes, since several stand in one page.
+"""
