@@ -1,0 +1,289 @@
+"""The figures of a report as records: plain numbers and strings, None where something was not measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trl_mentor.records import Event, RunInfo
+from trl_mentor.tallies import Tally
+from trl_mentor.uplift import Comparison, Rate, UpliftRow, rate
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Hits among some groups, and their rate with its interval."""
+
+    groups: int
+    hits: int
+    rate: Rate
+
+    @classmethod
+    def of(cls, tally: Tally) -> Share | None:
+        """None if nothing was counted."""
+        found = rate(tally)
+        return None if found is None else cls(tally.groups, tally.hits, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """How the interventions of one kind ended; the four parts add up to `groups`."""
+
+    name: str
+    groups: int = 0
+    rescued: int = 0
+    hint_saturated: int = 0
+    still_collapsed: int = 0
+    skipped: int = 0
+
+    @property
+    def rerolled(self) -> int:
+        return self.groups - self.skipped
+
+    @property
+    def recovered(self) -> Share | None:
+        """The re-rolled groups in which some completion succeeded; None if none was re-rolled."""
+        return Share.of(Tally(self.rerolled, self.rescued + self.hint_saturated))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Groups of the run by what became of them. What only bookings tell is None in a journal without any."""
+
+    batches: int | None
+    groups: int | None
+    all_correct: int | None
+    mixed: int | None
+    unscorable: int | None
+    collapsed: int | None
+    """The four states add up to `groups`."""
+    ended: Outcomes
+    """The interventions, which are those of the collapsed groups and of the unscorable ones."""
+    open: int | None
+    """Collapsed and unscorable groups without an intervention that ended: with `ahead` they wait or left the queue,
+    with the strategy `none` nobody looked at them."""
+    completions: int | None
+    """Of first rolls, without any hint."""
+    successes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A stretch of the run: the groups of its batches by what was trained, and what it took.
+
+    The first seven counts add up to `groups`. With `ahead` the lesson in a place may be another group's.
+    """
+
+    step: int
+    """Optimizer steps done at its last batch."""
+    groups: int
+    all_correct: int
+    mixed: int
+    rescued: int
+    hint_saturated: int
+    still_collapsed: int
+    not_rerolled: int
+    """Collapsed and trained as it was."""
+    unscorable: int
+    completions: int
+    successes: int
+    """Completions of first rolls that succeed, without any hint."""
+    first_tokens: int
+    """Of first rolls."""
+    reroll_tokens: int
+    probe_tokens: int
+    mentor_tokens: int
+    """Prompts and completions of the mentor."""
+    seconds: float
+    mentor_seconds: float
+    """Those of them that training waited for the mentor."""
+    total_policy_tokens: int
+    """Since the run began."""
+    total_mentor_tokens: int
+    total_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How often re-rolled groups recovered, and what the hints did to it."""
+
+    rerolled: Share | None
+    """All re-rolled groups."""
+    hinted: Share | None
+    """Those that saw a hint, the fixed ones included."""
+    plain: Share | None
+    """Those that saw the plain question."""
+    generic: Share | None
+    """Those that saw the fixed hint in place of their own, by lot."""
+    uplift: tuple[UpliftRow, ...]
+    """Hint against control, the row of all groups first; empty in a run without that lot."""
+    uplift_over_generic: tuple[UpliftRow, ...]
+    """Hint against the fixed hint; `control` of these rows is that arm."""
+
+
+@dataclass(frozen=True, slots=True)
+class CauseRow:
+    """Why groups collapsed or were not scored, and what was done about it."""
+
+    groups: int | None
+    """Groups with this cause, whatever was done about them; None in a journal without bookings."""
+    asked: int
+    """Interventions in which the mentor was called."""
+    hinted: int
+    """Interventions re-rolled under a hint."""
+    outcomes: Outcomes
+    """Its name is the cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The drafts that came to the same review of their group, the first, second, third..."""
+
+    number: int
+    high: int
+    low: int
+    unjudged: int
+    """Never judged and so never used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grader:
+    """The verdicts from one source."""
+
+    source: str
+    high: int
+    low: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """How drafts fare in review."""
+
+    per_group: tuple[tuple[int, int], ...]
+    """Pairs of a number of drafts and how many groups had it, of the groups that had a draft."""
+    reviews: tuple[Review, ...]
+    graders: tuple[Grader, ...]
+    fallback: Share | None
+    """Groups with the fixed hint, among those with an accepted or the fixed one because of the mentor's drafts."""
+    failed: Share | None
+    """Groups for which the mentor failed, among those it was asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedHint:
+    """A hint that groups were re-rolled under."""
+
+    text: str
+    outcomes: Outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Interventions by topic. The journal holds collapsed groups alone: counts, not shares of a topic's questions."""
+
+    rows: tuple[Outcomes, ...]
+    """Those with the most interventions first; at most `figures.MOST`."""
+    distinct: int
+    without: int
+    """Interventions whose group has no topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferRow:
+    """Returns of collapsed prompts that were solved without a hint, by what their intervention had brought."""
+
+    name: str
+    """`all`, `training` or `probe`."""
+    rescued: Share | None
+    others: Share | None
+    """Collapsed and not rescued: the baseline, whose prompts may be harder to begin with."""
+    hint_saturated: Share | None
+    comparison: Comparison | None
+    """Rescued against others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Whether what was learnt carries over to the plain question."""
+
+    returns: int
+    rows: tuple[TransferRow, ...]
+    """`all` first; `training` and `probe` where both happened."""
+    hint: Share | None
+    """By arm, whatever the re-roll brought: a lot decided, so that the prompts are alike."""
+    control: Share | None
+    generic: Share | None
+    comparison: Comparison | None
+    """Hint against control."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reliance:
+    """`Row.reliance` of the successes under a hint, in nats per token: below 0 means that the policy leans on it."""
+
+    count: int
+    mean: float
+    median: float
+    lower: float
+    """First quartile."""
+    upper: float
+    """Third quartile."""
+    edges: tuple[float, ...]
+    """Of the bins of a histogram, one more than there are bins."""
+    bins: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What the schedule `ahead` did. What only bookings tell is None in a journal without any."""
+
+    handed_over: int | None
+    lessons: int
+    """Re-rolls for which training did not wait."""
+    dropped: int | None
+    staleness: float | None
+    """Mean steps between the collapse of a group and its lesson."""
+    delays: tuple[tuple[int, int], ...]
+    """Pairs of such a number of steps and how many lessons had it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One metric of the evaluations."""
+
+    name: str
+    points: tuple[tuple[int, float], ...]
+    """Steps and values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All that a report says about a run, but for the interventions one by one."""
+
+    run: RunInfo
+    step: int | None
+    """Optimizer steps done at the newest line; None if nothing was written."""
+    first_time: str | None
+    """When the first intervention was written, ISO 8601 in UTC."""
+    last_time: str | None
+    counts: Counts
+    points: tuple[Point, ...]
+    """The run in at most 100 stretches; empty without bookings."""
+    recovery: Recovery
+    causes: tuple[CauseRow, ...]
+    origins: tuple[Outcomes, ...]
+    """By `HintOrigin`; `no_mentor` for what strategies did without one."""
+    verdict_paths: tuple[Outcomes, ...]
+    """By `trial.verdict_path`."""
+    drafts: Drafts
+    hints: tuple[UsedHint, ...]
+    """Those used most often, of which groups without their text are left out; at most `figures.MOST`."""
+    topics: Topics
+    transfer: Transfer
+    reliance: Reliance | None
+    waiting: Waiting | None
+    """None but for `ahead`."""
+    evaluations: tuple[Curve, ...]
+    """The rewards: other metrics are left out."""
+    events: tuple[Event, ...]
+    skipped_lines: int
+    superseded: int
