@@ -12,6 +12,8 @@ from trl_mentor.tallies import Tallies, Tally
 
 CONFIDENCE = 0.95
 
+_KINDS = ("all", "cause", "verdict", "topic")
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -31,6 +33,22 @@ class Comparison:
     difference: float
     low: float
     high: float
+
+
+@dataclass(frozen=True, slots=True)
+class UpliftRow:
+    """What hints did in one stratum of the groups."""
+
+    kind: str
+    """`all`, `cause`, `verdict` or `topic`."""
+    name: str
+    """Which cause, verdict or topic, as the data set has it; empty for all groups."""
+    hint: Tally
+    """Groups re-rolled under their hints, and those of them that recovered."""
+    control: Tally
+    """Those whose hint was withheld."""
+    comparison: Comparison | None
+    """Rates, uplift and interval; None if one of the arms has no group here."""
 
 
 def rate(tally: Tally) -> Rate | None:
@@ -55,6 +73,23 @@ def compare(treated: Tally, control: Tally) -> Comparison | None:
 def uplift(recovery: Tallies, stratum: str = "all", *, against: Arm = Arm.CONTROL) -> Comparison | None:
     """How much more often groups recover under their hints than in the arm `against`."""
     return compare(recovery[f"{Arm.HINT}/{stratum}"], recovery[f"{against}/{stratum}"])
+
+
+def uplift_table(recovery: Tallies, *, against: Arm = Arm.CONTROL) -> list[UpliftRow]:
+    """One row for each stratum: all groups, then causes, verdicts and topics, each kind by its number of groups.
+
+    Empty in a run without this arm.
+    """
+    suffixes = {name.partition("/")[2] for name in recovery.cells if name.partition("/")[0] in (Arm.HINT, against)}
+    rows = [_row(recovery, suffix, against) for suffix in sorted(suffixes)]
+    rows.sort(key=lambda row: (_KINDS.index(row.kind), -(row.hint.groups + row.control.groups)))
+    return rows if any(row.control.groups for row in rows) else []
+
+
+def _row(recovery: Tallies, stratum: str, against: Arm) -> UpliftRow:
+    kind, _, name = stratum.partition(":")
+    hint, control = recovery[f"{Arm.HINT}/{stratum}"], recovery[f"{against}/{stratum}"]
+    return UpliftRow(kind, name, hint, control, compare(hint, control))
 
 
 def rescued_and_others(transfer: Tallies) -> tuple[Tally, Tally]:
