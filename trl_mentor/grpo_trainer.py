@@ -454,6 +454,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             world_size=self._exchange.world_size,
             control_fraction=self._lots.control,
             generic_fraction=self._lots.generic,
+            success_threshold=self.success_rule.threshold,
             priced=mentor is not None and mentor.budget.priced,
             version=metadata.version("trl-mentor"),
         )

@@ -368,6 +368,8 @@ class RunInfo:
     world_size: int = 0
     control_fraction: float = 0.0
     generic_fraction: float = 0.0
+    success_threshold: float = 0.0
+    """A success reward above it is a success."""
     priced: bool = False
     """Whether prices were given, so that `cost` means something."""
     version: str = ""
