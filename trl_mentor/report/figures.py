@@ -1,0 +1,165 @@
+"""The figures of a report, computed from a journal alone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from trl_mentor.counters import Booking, Counters
+from trl_mentor.curves import stretches
+from trl_mentor.journal import JournalRecords
+from trl_mentor.records import Arm, Cause, Evaluation, Intervention, RerollOutcome
+from trl_mentor.report.course import counts, outcomes_of, point
+from trl_mentor.report.drafts import drafts
+from trl_mentor.report.figure_records import (
+    CauseRow,
+    Curve,
+    Figures,
+    Outcomes,
+    Recovery,
+    Share,
+    Topics,
+    UsedHint,
+    Waiting,
+)
+from trl_mentor.report.learnt import reliance, transfer
+from trl_mentor.settings import ScheduleKind
+from trl_mentor.tallies import Tallies, Tally
+from trl_mentor.trial import RECOVERED, recovery, verdict_path
+from trl_mentor.uplift import uplift_table
+
+MOST = 20
+"""Topics and hints that are named; the tail of a long list says little."""
+
+NO_MENTOR = "no_mentor"
+
+
+def report_figures(records: JournalRecords) -> Figures:
+    """What the journal of a run says about it, also while the run goes on."""
+    bookings = [Booking(item.step, _without_tallies(item.counters)) for item in records.bookings]
+    totals = sum((item.counters for item in bookings), Counters()) if bookings else None
+    run = records.run
+    steps = [item.step for group in (records, bookings, records.returns, records.evaluations) for item in group]
+    return Figures(
+        run=run,
+        step=max(steps, default=None),
+        first_time=records.times[0] if records.times else None,
+        last_time=records.times[-1] if records.times else None,
+        counts=counts(records, totals),
+        points=tuple(map(point, stretches(bookings))) if totals and totals.batches else (),
+        recovery=_recovery(records),
+        causes=tuple(_causes(records, totals)),
+        origins=_by(records, lambda item: NO_MENTOR if item.guidance is None else str(item.guidance.origin)),
+        verdict_paths=_by(records, lambda item: None if item.guidance is None else verdict_path(item.guidance)),
+        drafts=drafts(records),
+        hints=_hints(records),
+        topics=_topics(records),
+        transfer=transfer(records.returns),
+        reliance=reliance(records, run.success_threshold),
+        waiting=_waiting(records, totals) if run.schedule == ScheduleKind.AHEAD else None,
+        evaluations=_evaluations(records.evaluations),
+        events=tuple(records.events),
+        skipped_lines=records.skipped_lines,
+        superseded=records.superseded,
+    )
+
+
+def _without_tallies(counters: Counters) -> Counters:
+    """The counters alone: the tallies, with a name for each topic, say nothing that the interventions do not."""
+    return replace(counters, recovery=Tallies(), transfer=Tallies())
+
+
+def _by(records: Iterable[Intervention], name: Callable[[Intervention], str | None]) -> tuple[Outcomes, ...]:
+    """Outcomes by name, the most frequent name first; a record without a name is left out."""
+    found: defaultdict[str, Counter[RerollOutcome]] = defaultdict(Counter)
+    for record in records:
+        if (called := name(record)) is not None:
+            found[called][record.outcome] += 1
+    rows = [outcomes_of(called, outcomes) for called, outcomes in found.items()]
+    return tuple(sorted(rows, key=lambda row: (-row.groups, row.name)))
+
+
+def _hint(record: Intervention) -> str | None:
+    """The mentor's hint under which the group was re-rolled."""
+    if record.guidance is None or record.arm not in (None, Arm.HINT) or record.outcome is RerollOutcome.SKIPPED:
+        return None
+    return record.guidance.hint
+
+
+def _recovery(records: Sequence[Intervention]) -> Recovery:
+    found: defaultdict[str, Tally] = defaultdict(Tally)
+    for record in records:
+        if record.outcome is RerollOutcome.SKIPPED:
+            continue
+        generic = record.arm is Arm.GENERIC
+        tally = Tally(1, int(record.outcome in RECOVERED))
+        found["rerolled"] += tally
+        found["generic"] += tally if generic else Tally()
+        found["hinted" if generic or _hint(record) is not None else "plain"] += tally
+    tallies = _named(recovery(records), {row.name for row in _topics(records).rows})
+    return Recovery(
+        **{name: Share.of(found[name]) for name in ("rerolled", "hinted", "plain", "generic")},
+        uplift=tuple(uplift_table(tallies)),
+        uplift_over_generic=tuple(uplift_table(tallies, against=Arm.GENERIC)),
+    )
+
+
+def _named(tallies: Tallies, topics: set[str]) -> Tallies:
+    """The tallies without those of other topics, of which there may be as many as groups."""
+    parts = {cell: cell.partition("/")[2].partition(":") for cell in tallies.cells}
+    return Tallies(
+        {cell: tallies[cell] for cell, (kind, _, name) in parts.items() if kind != "topic" or name in topics}
+    )
+
+
+def _causes(records: Sequence[Intervention], totals: Counters | None) -> Iterable[CauseRow]:
+    """The causes that occurred, the most frequent first."""
+    ended = {row.name: row for row in _by(records, lambda item: str(item.group.cause))}
+    asked = Counter(str(item.group.cause) for item in records if item.guidance is not None and item.guidance.calls)
+    hinted = Counter(str(item.group.cause) for item in records if _hint(item) is not None or item.arm is Arm.GENERIC)
+    rows = [
+        CauseRow(
+            groups=None if totals is None else getattr(totals, f"cause_{cause}"),
+            asked=asked[cause],
+            hinted=hinted[cause],
+            outcomes=ended.get(cause, Outcomes(cause)),
+        )
+        for cause in map(str, Cause)
+    ]
+    there = [row for row in rows if row.groups or row.outcomes.groups]
+    return sorted(there, key=lambda row: -(row.groups or row.outcomes.groups))
+
+
+def _hints(records: Sequence[Intervention]) -> tuple[UsedHint, ...]:
+    found = [row for row in _by(records, _hint) if row.name]
+    return tuple(UsedHint(row.name, replace(row, name="")) for row in found[:MOST])
+
+
+def _topics(records: Sequence[Intervention]) -> Topics:
+    found = _by(records, lambda item: item.group.topic)
+    return Topics(found[:MOST], len(found), len(records) - sum(row.groups for row in found))
+
+
+def _waiting(records: Sequence[Intervention], totals: Counters | None) -> Waiting:
+    delays = [
+        item.step - item.collapsed_at
+        for item in records
+        if item.outcome is not RerollOutcome.SKIPPED and item.collapsed_at is not None
+    ]
+    return Waiting(
+        handed_over=None if totals is None else totals.handed_over,
+        lessons=len(delays) if totals is None else totals.lessons,
+        dropped=None if totals is None else totals.dropped,
+        staleness=sum(delays) / len(delays) if delays else None,
+        delays=tuple(sorted(Counter(delays).items())),
+    )
+
+
+def _evaluations(evaluations: Sequence[Evaluation]) -> tuple[Curve, ...]:
+    found: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
+    for item in evaluations:
+        for name, value in item.metrics.items():
+            if name.endswith("reward") or ("rewards/" in name and name.endswith("/mean")):
+                found[name].append((item.step, value))
+    return tuple(Curve(name, tuple(points)) for name, points in sorted(found.items()))
