@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from trl_mentor.errors import DoubtfulReplyError, ReplyError
+from trl_mentor.errors import ConfigError, DoubtfulReplyError, ReplyError
 from trl_mentor.quoting import INVISIBLE, clean_text
 from trl_mentor.records import Quality, Reply, Role, Verdict, VerdictSource
 from trl_mentor.replies import Found, find_objects, stray_thinking, visible_text
@@ -221,3 +221,23 @@ ATTRIBUTION = Agent(Role.ATTRIBUTION, parse_diagnosis, schema=plain_schema(Misco
 GENERATION = Agent(Role.GENERATION, parse_hint, accepts_truncated=True)
 JUDGMENT = Agent(Role.JUDGMENT, parse_verdict, schema=plain_schema(Judgment))
 REPAIR = Agent(Role.REPAIR, parse_repair, accepts_truncated=True, schema=plain_schema(RepairedHint))
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """The four agents of a mentor, by what each is for; give one to replace the package's own.
+
+    Raises `ConfigError` for an agent in the place of another role.
+    """
+
+    attribution: Agent[tuple[str, ...]] = ATTRIBUTION
+    generation: Agent[str] = GENERATION
+    judgment: Agent[Verdict] = JUDGMENT
+    repair: Agent[str] = REPAIR
+
+    def __post_init__(self) -> None:
+        for role in Role:
+            agent = getattr(self, role)
+            if not isinstance(agent, Agent) or agent.role is not role:
+                found = f"an agent for {agent.role}" if isinstance(agent, Agent) else repr(agent)
+                raise ConfigError(f"{role} is {found}; give an Agent(Role.{role.name}, parse)")

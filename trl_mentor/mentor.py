@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from trl_mentor.agents import Agents
 from trl_mentor.backends.base import Backend
 from trl_mentor.budget import Allowance, Budget
 from trl_mentor.calls import Caller
@@ -34,9 +35,9 @@ class Mentor:
     It asks for one diagnosis per group, then makes up to `max_retry` attempts of one draft and at most `max_refine`
     reviews with a repair between each two: at best 3 calls, with the defaults at worst 9, and once more for each reply
     that cannot be read. `attempt_budget` is in characters; `call_timeout` bounds one call and `deadline` one whole
-    `guide`, in seconds. `fallback_hint` replaces the domain's fixed hint, `leak_rule` is asked about every hint after
-    the domain's own rules. Several backends share the work and stand in for each other; one that failed `pause_after`
-    times in a row is left alone for `pause_seconds`.
+    `guide`, in seconds. `agents` may replace any of the four, `fallback_hint` replaces the domain's fixed hint, and
+    `leak_rule` is asked about every hint after the domain's own rules. Several backends share the work and stand in
+    for each other; one that failed `pause_after` times in a row is left alone for `pause_seconds`.
 
     Groups are taken most promising first, for where `deadline` or `budget` do not reach for all. `budget` limits
     `batch_calls`, `batch_tokens`, `batch_cost` in one `guide` and `run_calls`, `run_tokens`, `run_cost` over all of
@@ -55,6 +56,7 @@ class Mentor:
         max_retry: int = 2,
         max_refine: int = 2,
         ablation: Ablation | str | None = None,
+        agents: Agents | None = None,
         limits: HintLimits | None = None,
         leak_rule: LeakRule | None = None,
         attempt_budget: int = 12_000,
@@ -83,6 +85,8 @@ class Mentor:
                 "fallback_hint is blank; give a hint that fits any question, or None for the domain's own"
             )
         check_budget(_count("attempt_budget", attempt_budget))
+        if not isinstance(agents, Agents | None):
+            raise ConfigError(f"agents is {agents!r}; give Agents(...) of trl_mentor.agents with those of your own")
         self.domain = domain
         templates = PromptTemplates(domain, templates_dir)
         self.plan = Plan(
@@ -95,6 +99,7 @@ class Mentor:
             gate=LeakGate(domain, HintLimits() if limits is None else limits, leak_rule),
             attempt_budget=attempt_budget,
             call_timeout=call_timeout,
+            agents=agents or Agents(),
         )
         self.max_concurrency = _count("max_concurrency", max_concurrency)
         self.budget = Budget(budget, prices, least_calls=3 if self.plan.ablation is None else 2, hear=self.events.add)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
-from trl_mentor.agents import ATTRIBUTION, GENERATION, JUDGMENT, REPAIR, Agent
+from trl_mentor.agents import Agent, Agents
 from trl_mentor.backends.base import Backend
 from trl_mentor.calls import Caller
 from trl_mentor.errors import BackendError, DoubtfulReplyError, EndpointPausedError, NotAskedError, ReplyError
@@ -64,6 +64,7 @@ class Plan:
     gate: LeakGate
     attempt_budget: int
     call_timeout: float
+    agents: Agents
 
 
 class Tutorial:
@@ -119,19 +120,19 @@ class Tutorial:
         if self.plan.ablation is Ablation.NO_GENERATION:
             draft = Draft("; ".join(self.diagnosis), Role.ATTRIBUTION, attempt)
         else:
-            draft = Draft(self._ask(GENERATION), Role.GENERATION, attempt)
+            draft = Draft(self._ask(self.plan.agents.generation), Role.GENERATION, attempt)
         verdict = self._review(draft)
         for _ in range(self.plan.max_refine - 1):
             if verdict.quality is Quality.HIGH:
                 break
-            repaired = self._ask(REPAIR, draft=draft.text, critique=verdict.critique or _NO_CRITIQUE)
+            repaired = self._ask(self.plan.agents.repair, draft=draft.text, critique=verdict.critique or _NO_CRITIQUE)
             draft = Draft(repaired, Role.REPAIR, attempt)
             verdict = self._review(draft)
         return draft.text, verdict
 
     def _diagnose(self) -> tuple[str, ...]:
         """The keywords that keep the answer back: the agent that writes hints reads them, and must not learn it."""
-        keywords = self._ask(ATTRIBUTION)
+        keywords = self._ask(self.plan.agents.attribution)
         kept = tuple(keyword for keyword in keywords if not self.plan.gate.gives_away(keyword, self.group))
         if not kept:
             raise ReplyError("every phrase of the diagnosis gives the answer away")
@@ -150,7 +151,7 @@ class Tutorial:
         if self.plan.ablation is Ablation.NO_JUDGE:
             return Verdict(Quality.HIGH, "", VerdictSource.SKIPPED)
         try:
-            verdict = self._ask(JUDGMENT, draft=hint)
+            verdict = self._ask(self.plan.agents.judgment, draft=hint)
         except ReplyError:
             return _UNREADABLE
         # The judge knows the answer, the agent that reads the critique of a refused draft must not.
