@@ -13,6 +13,7 @@ from trl_mentor import read_journal
 from trl_mentor.errors import ConfigError
 from trl_mentor.journal import Journal
 from trl_mentor.records import (
+    Arm,
     Attempt,
     Call,
     Cause,
@@ -328,6 +329,14 @@ def test_a_table_takes_plain_and_chat_prompts_and_broken_unicode_together(path: 
     frame = table.to_pandas()
     assert list(frame.hint[:2]) == ["Count.", "Count."]
     assert all(time.endswith("+00:00") for time in frame.time)
+
+
+def test_a_table_says_what_the_lot_gave_a_group_and_what_it_is_about(path: Path) -> None:
+    written = intervention(3)
+    group = replace(written.group, topic="sums")
+    control = replace(written, group=group, arm=Arm.CONTROL, collapsed_at=1, reliances=(0.5, None))
+    (row,) = read_journal(write(path, control)).to_dataset()
+    assert (row["arm"], row["topic"], row["collapsed_at"], row["reliances"]) == ("control", "sums", 1, [0.5, None])
 
 
 def test_an_empty_journal_is_an_empty_table_with_the_same_columns(path: Path) -> None:

@@ -29,9 +29,12 @@ def _features() -> dict[str, Any]:
     return {
         "time": text,
         "step": count,
+        "collapsed_at": count,
         "index": count,
         "strategy": text,
         "outcome": text,
+        "arm": text,
+        "topic": text,
         "cause": text,
         "cause_detail": text,
         "origin": text,
@@ -47,6 +50,7 @@ def _features() -> dict[str, Any]:
         ),
         "completions": [text],
         "successes": [number],
+        "reliances": [number],
         "rewards": [{"name": text, "values": [number]}],
         "calls": struct(
             role="string",
@@ -71,9 +75,12 @@ def _row(record: Intervention, time: str) -> dict[str, Any]:
     row = {
         "time": time,
         "step": record.step,
+        "collapsed_at": record.collapsed_at,
         "index": group.index,
         "strategy": record.strategy,
         "outcome": record.outcome,
+        "arm": record.arm,
+        "topic": group.topic,
         "cause": group.cause,
         "cause_detail": group.cause_detail,
         "question": group.question,
@@ -82,6 +89,7 @@ def _row(record: Intervention, time: str) -> dict[str, Any]:
         "attempts": group.attempts,
         "completions": record.completions,
         "successes": record.successes,
+        "reliances": record.reliances,
         "rewards": [{"name": name, "values": values} for name, values in record.rewards.items()],
         "reroll_tokens": record.reroll_tokens,
     }
