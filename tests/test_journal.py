@@ -11,7 +11,7 @@ import pytest
 
 from trl_mentor import read_journal
 from trl_mentor.errors import ConfigError
-from trl_mentor.journal import Journal
+from trl_mentor.journal import Journal, read_at
 from trl_mentor.records import (
     Arm,
     Attempt,
@@ -347,3 +347,19 @@ def test_an_empty_journal_is_an_empty_table_with_the_same_columns(path: Path) ->
     write(path, intervention())
     assert len(table) == 0
     assert table.features == read_journal(path).to_dataset().features
+
+
+def test_a_reader_may_keep_less_of_each_record_and_read_the_whole_ones_where_they_lie(path: Path) -> None:
+    begun(path, 0, intervention(1, text="first"), intervention(2, text="gone"))
+    begun(path, 2, intervention(2, text="second"), intervention(3, text="third"))
+    seen: dict[int, str] = {}
+
+    def keep(record: Intervention, offset: int) -> Intervention:
+        seen[offset] = record.group.attempts[0].text
+        return replace(record, group=replace(record.group, attempts=()))
+
+    records = read_journal(path, keep=keep)
+    assert [record.group.attempts for record in records] == [(), (), ()]
+    assert list(seen.values()) == ["first", "gone", "second", "third"]
+    assert [record.group.attempts[0].text for record in read_at(path, records.offsets)] == ["first", "second", "third"]
+    assert list(read_at(path, [0, 1])) == [None, None]

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -167,6 +168,8 @@ class JournalRecords(list[Intervention]):
         super().__init__()
         self.times: list[str] = []
         """When each record was written, ISO 8601 in UTC."""
+        self.offsets: list[int] = []
+        """Where in the file the line of each record begins; see `read_at`."""
         self.events: list[Event] = []
         """What happened to the mentor as a whole, in the order in which it was written."""
         self.bookings: list[Booking] = []
@@ -194,20 +197,22 @@ class JournalRecords(list[Intervention]):
         again = sum((item.counters for item in self.bookings if item.step >= step), Counters())
         self.repeated = self.repeated + again if step > 0 else Counters()
         self.run = marker.run
-        kept = [(record, time) for record, time in zip(self, self.times, strict=True) if record.step < step]
+        kept = [number for number, record in enumerate(self) if record.step < step]
         self.superseded += len(self) - len(kept)
-        self[:] = [record for record, _ in kept]
-        self.times = [time for _, time in kept]
+        self[:] = [self[number] for number in kept]
+        self.times = [self.times[number] for number in kept]
+        self.offsets = [self.offsets[number] for number in kept]
         self.events = [event for event in self.events if event.step < step]
         self.bookings = [booking for booking in self.bookings if booking.step < step]
         self.returns = [item for item in self.returns if item.step < step]
         self.evaluations = [item for item in self.evaluations if item.step <= step] if step > 0 else []
 
-    def _add(self, entry: Intervention | _Line | None, time: str, *, superseded: bool) -> None:
+    def _add(self, entry: Intervention | _Line | None, time: str, offset: int, *, superseded: bool) -> None:
         match entry:
             case Intervention():
                 self.append(entry)
                 self.times.append(time)
+                self.offsets.append(offset)
             case _EventLine(event):
                 self.events.append(event)
             case _BookingLine(booking):
@@ -236,27 +241,31 @@ class JournalRecords(list[Intervention]):
         return to_dataset(self, self.times)
 
 
-def read_journal(path: str | os.PathLike[str], *, superseded: bool = False) -> JournalRecords:
+def read_journal(
+    path: str | os.PathLike[str],
+    *,
+    superseded: bool = False,
+    keep: Callable[[Intervention, int], Intervention] = lambda record, offset: record,
+) -> JournalRecords:
     """Read a journal, given as the file or as the `output_dir` of a run: the records that count.
 
     Left out, and counted in `.superseded`, are steps that a resumed run did again and every run but the newest in the
     same place; `superseded=True` returns them too. What counts covers the same batches as `trainer.mentor_totals`.
-    Unreadable lines are skipped, counted and warned about once. Raises `FileNotFoundError` if there is no journal, and
-    `ConfigError` if a newer version of the package wrote it in a format that this one does not know.
+    Unreadable lines are skipped, counted and warned about once. `keep` is given each intervention and where its line
+    begins, and returns what to keep in its place: less, where the whole would not fit into memory. Raises
+    `FileNotFoundError` if there is no journal, and `ConfigError` if a newer version of the package wrote it in a
+    format that this one does not know.
     """
-    file = Path(path) / JOURNAL_PATH if Path(path).is_dir() else Path(path)
-    if not file.is_file():
-        raise FileNotFoundError(
-            f"no journal at {file}: give the journal file or the output_dir of a run. Every run keeps one, at "
-            f"<output_dir>/{JOURNAL_PATH}"
-        )
-    found = JournalRecords()
+    file = journal_file(path)
+    found, offset = JournalRecords(), 0
     with file.open("rb") as lines:
         for line in lines:
-            if not line.strip():
-                continue
-            entry, time = _read_line(line, file)
-            found._add(entry, time, superseded=superseded)
+            if line.strip():
+                entry, time = _read_line(line, file)
+                if isinstance(entry, Intervention):
+                    entry = keep(entry, offset)
+                found._add(entry, time, offset, superseded=superseded)
+            offset += len(line)
     if found.skipped_lines:
         warnings.warn(
             f"skipped {found.skipped_lines} unreadable line(s) of {file}, probably torn when a run was killed",
@@ -264,6 +273,27 @@ def read_journal(path: str | os.PathLike[str], *, superseded: bool = False) -> J
             stacklevel=2,
         )
     return found
+
+
+def journal_file(path: str | os.PathLike[str]) -> Path:
+    """The journal that `path` names, as the file or as the `output_dir` of a run. Raises `FileNotFoundError`."""
+    file = Path(path) / JOURNAL_PATH if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"no journal at {file}: give the journal file or the output_dir of a run. Every run keeps one, at "
+            f"<output_dir>/{JOURNAL_PATH}"
+        )
+    return file
+
+
+def read_at(path: str | os.PathLike[str], offsets: Iterable[int]) -> Iterator[Intervention | None]:
+    """The interventions whose lines begin there, one by one; None where the file has changed and has none."""
+    file = journal_file(path)
+    with file.open("rb") as lines:
+        for offset in offsets:
+            lines.seek(offset)
+            entry, _ = _read_line(lines.readline(), file)
+            yield entry if isinstance(entry, Intervention) else None
 
 
 def _read_line(line: bytes, file: Path) -> tuple[Intervention | _Line | None, str]:
