@@ -19,6 +19,7 @@ from trl_mentor.records import (
     Cause,
     CollapsedGroup,
     Draft,
+    Evaluation,
     Event,
     EventKind,
     Guidance,
@@ -363,3 +364,11 @@ def test_a_reader_may_keep_less_of_each_record_and_read_the_whole_ones_where_the
     assert list(seen.values()) == ["first", "gone", "second", "third"]
     assert [record.group.attempts[0].text for record in read_at(path, records.offsets)] == ["first", "second", "third"]
     assert list(read_at(path, [0, 1])) == [None, None]
+
+
+def test_an_evaluation_with_a_metric_that_is_no_number_keeps_the_others(tmp_path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.begin(0)
+    journal.evaluated(Evaluation(3, {"eval_reward": 0.5, "eval_rewards/form/mean": math.nan}))
+    journal.close()
+    assert read_journal(journal.path).evaluations == [Evaluation(3, {"eval_reward": 0.5})]

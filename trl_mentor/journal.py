@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -107,8 +108,9 @@ class Journal:
         self._write(_ReturnLine(item))
 
     def evaluated(self, evaluation: Evaluation) -> None:
-        """Write what an evaluation measured."""
-        self._write(_EvaluationLine(evaluation))
+        """Write what an evaluation measured; JSON has no NaN, so that what is not a number is left out."""
+        numbers = {name: value for name, value in evaluation.metrics.items() if math.isfinite(value)}
+        self._write(_EvaluationLine(Evaluation(evaluation.step, numbers)))
 
     def begin(self, step: int, run: RunInfo = RunInfo()) -> None:
         """Mark that training begins with `step` optimizer steps done: 0 for a new run, more for a resumed one."""
