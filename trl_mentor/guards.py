@@ -13,6 +13,8 @@ from trl_mentor.factory import MENTOR_SETTINGS, STRATEGY_SETTINGS
 from trl_mentor.mentor import Mentor
 from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind
 from trl_mentor.strategies.base import Strategy
+from trl_mentor.strategies.none import NoneStrategy
+from trl_mentor.strategies.resample import ResampleStrategy
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ def check_arguments(
         raise ConfigError("got both mentor= and strategy=; pass MentorStrategy(mentor) as the strategy alone")
     if strategy is not None:
         refuse_unused_settings(settings, given="strategy", unused=STRATEGY_SETTINGS)
+        refuse_arm_without_hint(settings, strategy)
     elif mentor is not None:
         refuse_unused_settings(settings, given="mentor", unused=MENTOR_SETTINGS)
     else:
@@ -99,6 +102,18 @@ def refuse_unused_settings(settings: MentorArguments, *, given: str, unused: Ite
                 f"got both {given}= and {field.name}, which the object does not look at; set it on the "
                 f"object and leave {field.name} out"
             )
+
+
+def refuse_arm_without_hint(settings: MentorArguments, strategy: Strategy) -> None:
+    """Raise `ConfigError` if the second control is asked of a strategy that has hints but no fixed one."""
+    if isinstance(strategy, NoneStrategy | ResampleStrategy) or not settings.mentor_generic_fraction:
+        return
+    if not callable(getattr(strategy, "generic", None)):
+        raise ConfigError(
+            f"mentor_generic_fraction is {settings.mentor_generic_fraction:g}, but strategy {strategy.name!r} has no "
+            "method generic(group) that returns the Lesson under a fixed hint; add one (see MentorStrategy.generic), "
+            "or use mentor_control_fraction, which needs none"
+        )
 
 
 def refuse_second_engine(args: Any, *, named: bool) -> None:

@@ -1,6 +1,7 @@
 """The lot that decides which hints are withheld, so that a run shows what its hints do beyond a second roll.
 
-A group enters when a hint is ready for it, and only then is the lot drawn: whatever made the mentor write, refuse,
+A group enters when each arm could have it: its own hint is ready and fits, and so does the fixed one if that is an
+arm. Only then is the lot drawn, and nothing after it can make a group leave: whatever made the mentor write, refuse,
 fall back or fail is the same in all arms.
 """
 
@@ -52,22 +53,26 @@ def _unit_interval(*parts: object) -> float:
     return int.from_bytes(digest[:7], "big") / 2**56
 
 
-def recovery(records: Iterable[Intervention]) -> Tallies:
-    """Which groups of the trial recovered, by arm and by what was known before the lot was drawn."""
+def recovery(records: Iterable[Intervention], *, topics: bool = True) -> Tallies:
+    """Which groups of the trial recovered, by arm and by what was known before the lot was drawn.
+
+    A data set may have a topic for each question, so that totals, which every checkpoint holds, leave topics out; the
+    journal has them.
+    """
     return Tallies.count(
         (f"{record.arm}/{stratum}", record.outcome in RECOVERED)
         for record in records
         if record.arm is not None
-        for stratum in _strata(record)
+        for stratum in _strata(record, topics=topics)
     )
 
 
-def _strata(record: Intervention) -> Iterator[str]:
+def _strata(record: Intervention, *, topics: bool) -> Iterator[str]:
     yield "all"
     yield f"cause:{record.group.cause}"
     if record.guidance is not None:
         yield f"verdict:{verdict_path(record.guidance)}"
-    if record.group.topic is not None:
+    if topics and record.group.topic is not None:
         yield f"topic:{record.group.topic}"
 
 

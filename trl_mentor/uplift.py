@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from scipy.stats import binomtest
 
@@ -13,6 +14,7 @@ from trl_mentor.tallies import Tallies, Tally
 CONFIDENCE = 0.95
 
 _KINDS = ("all", "cause", "verdict", "topic")
+_LOGGED = ("cause", "verdict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class UpliftRow:
     """Rates, uplift and interval; None if one of the arms has no group here."""
 
 
+@lru_cache(maxsize=4096)  # of the same few cells at every log, and a millisecond each
 def rate(tally: Tally) -> Rate | None:
     """The share of hits; None if nothing was counted."""
     if not tally.groups:
@@ -101,22 +104,19 @@ def rescued_and_others(transfer: Tallies) -> tuple[Tally, Tally]:
 def run_metrics(window: Counters, totals: Counters) -> dict[str, float]:
     """The `mentor/*` metrics of one log window and, as `mentor/total/*`, of the run so far.
 
-    A rate of what did not happen is left out.
+    A rate of what did not happen is left out. The totals also say what hints did by cause and by verdict.
     """
-    return _rates(window, "mentor/") | _rates(totals, "mentor/total/")
+    return _rates(window, "mentor/") | _rates(totals, "mentor/total/") | _by_stratum(totals.recovery)
 
 
 def _rates(counters: Counters, prefix: str) -> dict[str, float]:
     found: dict[str, float] = {}
     if (comparison := uplift(counters.recovery)) is not None:
         found["recovery_hint"], found["recovery_control"] = comparison.treated.value, comparison.control.value
-        found["uplift"], found["uplift_low"], found["uplift_high"] = (
-            comparison.difference,
-            comparison.low,
-            comparison.high,
-        )
+        found |= _with_interval("uplift", comparison)
     if (generic := uplift(counters.recovery, against=Arm.GENERIC)) is not None:
-        found["recovery_generic"], found["uplift_over_generic"] = generic.control.value, generic.difference
+        found["recovery_generic"] = generic.control.value
+        found |= _with_interval("uplift_over_generic", generic)
     rescued, baseline = map(rate, rescued_and_others(counters.transfer))
     if rescued is not None:
         found["transfer_rate"] = rescued.value
@@ -125,3 +125,17 @@ def _rates(counters: Counters, prefix: str) -> dict[str, float]:
     if counters.reliance_count:
         found["hint_reliance"] = counters.reliance_sum / counters.reliance_count
     return {prefix + name: value for name, value in found.items()}
+
+
+def _by_stratum(recovery: Tallies) -> dict[str, float]:
+    """Such as `mentor/total/uplift/cause_knowledge`: a bounded number of names."""
+    return {
+        f"mentor/total/{name}/{row.kind}_{row.name}": value
+        for row in uplift_table(recovery)
+        if row.comparison is not None and row.kind in _LOGGED
+        for name, value in _with_interval("uplift", row.comparison).items()
+    }
+
+
+def _with_interval(name: str, comparison: Comparison) -> dict[str, float]:
+    return {name: comparison.difference, f"{name}_low": comparison.low, f"{name}_high": comparison.high}
