@@ -22,6 +22,7 @@ LAYERS = {
     "alarms": 1,
     "answer_forms": 1,
     "assembly": 1,
+    "bill": 1,
     "budget": 1,
     "budget_limits": 1,
     "causes": 1,

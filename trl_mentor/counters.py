@@ -98,6 +98,11 @@ class Counters:
         return self.mentor.total.replayed
 
     @property
+    def hidden_seconds(self) -> float:
+        """Seconds in which the mentor worked and training did not wait for it."""
+        return max(self.mentor.busy_seconds - self.mentor_seconds, 0.0)
+
+    @property
     def mentor_prompt_tokens(self) -> int:
         return self.mentor.total.prompt_tokens
 

@@ -1,0 +1,81 @@
+"""The bill of a run: tokens, seconds and money, in the same terms for every strategy. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from trl_mentor.counters import Counters
+from trl_mentor.records import Role
+from trl_mentor.spending import RoleSpending
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What training took, evaluations left out. Tokens of the policy are those that it generated."""
+
+    first_roll_tokens: int = 0
+    """Completions of every prompt, without a hint: what plain GRPO generates too."""
+    reroll_tokens: int = 0
+    """Second completions of collapsed groups, whatever the strategy re-rolls them under."""
+    control_tokens: int = 0
+    """Second completions of groups whose hint was withheld by lot: the price of the proof."""
+    padding_tokens: int = 0
+    """Completions generated a second time so that every process generates equally many, and thrown away."""
+    probe_tokens: int = 0
+    """Completions of probes, which are not trained on."""
+    roles: Mapping[str, RoleSpending] = field(default_factory=dict)
+    """What the mentor took, by the value of `Role`."""
+    seconds: float = 0.0
+    """Wall-clock seconds from the beginning of training to its end, over all resumes."""
+    waited_seconds: float = 0.0
+    """Those of them in which training waited for the mentor."""
+    hidden_seconds: float = 0.0
+    """Those in which the mentor worked and training went on."""
+    reroll_seconds: float = 0.0
+    """Those in which re-rolls were generated and scored."""
+    cost: float | None = None
+    """What the mentor's tokens cost; None if no prices were given."""
+
+    @classmethod
+    def of(cls, counters: Counters, *, priced: bool) -> Bill:
+        """The bill for what was counted; `priced` says whether there were prices (`RunInfo.priced`)."""
+        plain = counters.reroll_tokens - counters.control_tokens - counters.padding_tokens
+        return cls(
+            first_roll_tokens=counters.policy_tokens - counters.reroll_tokens - counters.probe_tokens,
+            reroll_tokens=plain,
+            control_tokens=counters.control_tokens,
+            padding_tokens=counters.padding_tokens,
+            probe_tokens=counters.probe_tokens,
+            roles=dict(counters.mentor.roles),
+            seconds=counters.seconds,
+            waited_seconds=counters.mentor_seconds,
+            hidden_seconds=counters.hidden_seconds,
+            reroll_seconds=counters.reroll_seconds,
+            cost=counters.mentor.cost if priced else None,
+        )
+
+    @property
+    def policy_tokens(self) -> int:
+        """All completion tokens that the policy generated in training."""
+        return (
+            self.first_roll_tokens + self.reroll_tokens + self.control_tokens + self.padding_tokens + self.probe_tokens
+        )
+
+    @property
+    def mentor(self) -> RoleSpending:
+        """All roles of the mentor together."""
+        return sum(self.roles.values(), RoleSpending())
+
+    @property
+    def mentor_tokens(self) -> int:
+        """Prompt and completion tokens of the mentor, as its endpoints counted them."""
+        return self.mentor.prompt_tokens + self.mentor.completion_tokens
+
+    def role(self, role: Role | str) -> RoleSpending:
+        """What one role took."""
+        return self.roles.get(str(role), RoleSpending())
+
+    def share(self, seconds: float) -> float:
+        """Which part of the time of training so many seconds are; 0 before any has passed."""
+        return min(seconds / self.seconds, 1.0) if self.seconds > 0 else 0.0
