@@ -31,7 +31,7 @@ from pathlib import Path
 
 from trl_mentor import read_journal
 from trl_mentor.checkpoints import last_complete_checkpoint, why_incomplete
-from trl_mentor.journal import JOURNAL_PATH
+from trl_mentor.journal import JOURNAL_PATH, JournalRecords
 from trl_mentor.records import Intervention, RerollOutcome
 
 HERE = Path(__file__).parent
@@ -175,6 +175,12 @@ def finish(run: Run, *, steps: int) -> None:
     _ended(run, start)
 
 
+def _lines(everything: JournalRecords) -> int:
+    """How many lines hold what was read, superseded records too."""
+    others = (everything.events, everything.bookings, everything.returns, everything.evaluations)
+    return len(everything) + sum(map(len, others))
+
+
 def check(run: Run, steps: int) -> None:
     """Fill in the report of a finished run and everything that is not as it should be."""
     if run.problems:
@@ -192,7 +198,7 @@ def check(run: Run, steps: int) -> None:
         "logged steps": (ending["logged_steps"], list(range(1, steps + 1))),
         "batches counted": (totals["batches"], steps),
         "steps at which training began, by the journal": (markers, run.begun_at),
-        "lines of the journal": (len(raw), len(everything) + len(markers) + records.skipped_lines),
+        "lines of the journal": (len(raw), _lines(everything) + len(markers) + records.skipped_lines),
         **_journal_against_totals(records, totals, run.schedule, waiting=ending["waiting"]),
     }
     run.problems += [f"{name}: {got}, expected {want}" for name, (got, want) in expected.items() if got != want]

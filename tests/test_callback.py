@@ -22,6 +22,7 @@ from trl_mentor.causes import check_routes
 from trl_mentor.counters import Counters
 from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.records import Cause, RerollOutcome
+from trl_mentor.spending import Spending
 
 
 def lines(printed: str) -> list[str]:
@@ -69,8 +70,13 @@ def test_a_resumed_run_goes_on_counting_where_its_checkpoint_stood(tmp_path, res
         restore_callback_states_from_checkpoint=restore,
     )
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
-    timeless = {"mentor_seconds": 0.0, "reroll_seconds": 0.0, "policy_tokens": 0, "reroll_tokens": 0}
-    assert replace(resumed.mentor_totals, **timeless) == replace(whole.mentor_totals, **timeless)
+    seconds = {"seconds": 0.0, "mentor_seconds": 0.0, "reroll_seconds": 0.0}
+    sampled = {"policy_tokens": 0, "reroll_tokens": 0, "mentor": Spending()}
+    counted = replace(resumed.mentor_totals, **seconds, **sampled)
+    assert counted == replace(whole.mentor_totals, **seconds, **sampled)
+    assert {name: spent.calls for name, spent in resumed.mentor_totals.mentor.roles.items()} == {
+        name: spent.calls for name, spent in whole.mentor_totals.mentor.roles.items()
+    }
     assert resumed.mentor_totals.policy_tokens > saved["attributes"]["totals"]["policy_tokens"]
     again = state_file(tmp_path / "whole" / "checkpoint-4")["stateful_callbacks"]["MentorCallback"]
     assert again["attributes"]["totals"] == asdict(resumed.mentor_totals)

@@ -10,12 +10,8 @@ from trl_mentor.counters import (
     count_outcomes,
     count_states,
 )
-from trl_mentor.records import Call, Cause, GroupState, Guidance, HintOrigin, RerollOutcome, Role, Usage
-
-
-def guidance(origin: HintOrigin) -> Guidance:
-    calls = (Call(Role.GENERATION, 0.1, Usage(10, 3, 6, 2)), Call(Role.JUDGMENT, 0.1, error="BackendError: down"))
-    return Guidance(hint="h", origin=origin, calls=calls)
+from trl_mentor.records import Cause, GroupState, Guidance, HintOrigin, RerollOutcome
+from trl_mentor.spending import RoleSpending, Spending
 
 
 def test_the_three_kinds_of_group_are_counted_apart():
@@ -31,25 +27,26 @@ def test_outcomes_of_the_reroll_add_up_to_the_interventions():
     assert (counters.rescued, counters.hint_saturated, counters.still_collapsed, counters.skipped) == (1, 1, 1, 1)
 
 
-def test_calls_tokens_and_errors_of_the_mentor_are_summed():
-    counters = count_guidances(map(guidance, (HintOrigin.ACCEPTED, HintOrigin.FALLBACK, HintOrigin.FAILED)))
-    assert (counters.accepted, counters.fallback, counters.failed) == (1, 1, 1)
-    assert (counters.calls, counters.call_errors) == (6, 3)
-    assert (counters.mentor_prompt_tokens, counters.mentor_completion_tokens) == (30, 9)
-    assert (counters.mentor_cached_tokens, counters.mentor_thinking_tokens) == (18, 6)
+def test_hints_are_counted_by_their_origin():
+    counters = count_guidances(Guidance("h", origin) for origin in HintOrigin)
+    assert (counters.accepted, counters.fallback, counters.failed, counters.format) == (1, 1, 1, 1)
+
+
+def test_what_the_roles_of_the_mentor_took_is_summed_in_the_metrics():
+    spent = Spending(
+        {"generation": RoleSpending(2, 0, 1, 3, 10, 3, 6, 2, 0.5), "judgment": RoleSpending(1, 1, 0, 0, 5, 4)},
+        busy_seconds=0.4,
+    )
+    metrics = batch_metrics(Counters(mentor=spent))
+    names = ("calls", "call_errors", "replayed", "prompt_tokens", "completion_tokens", "cached_tokens")
+    assert [metrics[f"mentor/{name}"] for name in names] == [3, 1, 3, 15, 7, 6]
+    assert metrics["mentor/thinking_tokens"] == 2
 
 
 def test_groups_for_which_the_mentor_was_not_asked_are_counted_apart():
     guidances = [Guidance("h", HintOrigin.FORMAT), Guidance(None, HintOrigin.NOT_ASKED)]
     counters = count_guidances([*guidances, Guidance(None, HintOrigin.NOT_ASKED)])
     assert (counters.format, counters.not_asked, counters.failed, counters.calls) == (1, 2, 0, 0)
-
-
-def test_replies_from_the_cache_are_no_requests_and_cost_no_tokens():
-    calls = (Call(Role.JUDGMENT, 0.0, Usage(10, 3, 5, 1), replayed=True), Call(Role.REPAIR, 0.1, Usage(2, 1)))
-    counters = count_guidances([Guidance("h", HintOrigin.ACCEPTED, calls=calls)])
-    assert (counters.replayed, counters.calls) == (1, 1)
-    assert (counters.mentor_prompt_tokens, counters.mentor_cached_tokens) == (2, 0)
 
 
 def test_the_shares_of_the_causes_are_of_all_groups():
