@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trl_mentor.mentor_pool import describe, outcome_of
-from trl_mentor.plain import from_plain, plain_json
+from trl_mentor.plain import from_plain, plain_json, survives_json
 from trl_mentor.records import Assignment, CollapsedGroup, Guidance, HintOrigin, Lesson, Prepared
 
 logger = logging.getLogger(__name__)
@@ -172,6 +171,5 @@ def _failed(reason: str) -> Lesson:
 def _is_storable(entry: _Entry) -> bool:
     """Whether the data set row comes back from JSON as it is."""
     if entry.storable is None:
-        example = dict(entry.assignment.example)
-        entry.storable = bool(outcome_of(lambda: json.loads(json.dumps(example, allow_nan=False))) == example)
+        entry.storable = survives_json(dict(entry.assignment.example))
     return entry.storable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -28,6 +29,14 @@ def plain_json(value: Any) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     return str(value)
+
+
+def survives_json(value: Any) -> bool:
+    """Whether a value comes back from JSON as it is."""
+    try:
+        return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
+    except (TypeError, ValueError, RecursionError):
+        return False
 
 
 def from_plain(kind: Any, value: Any) -> Any:
