@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trl_mentor.bill import Bill
 from trl_mentor.records import Event, RunInfo
 from trl_mentor.tallies import Tally
 from trl_mentor.uplift import Comparison, Rate, UpliftRow, rate
@@ -278,6 +279,10 @@ class Figures:
     hints: tuple[UsedHint, ...]
     """Those used most often, of which groups without their text are left out; at most `figures.MOST`."""
     topics: Topics
+    bill: Bill | None
+    """None without bookings."""
+    repeated: Bill | None
+    """What was spent on steps that a resumed run did again, which is not in `bill`; None if nothing was."""
     transfer: Transfer
     reliance: Reliance | None
     waiting: Waiting | None

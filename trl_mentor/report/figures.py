@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from trl_mentor.bill import Bill
 from trl_mentor.counters import Booking, Counters
 from trl_mentor.curves import stretches
 from trl_mentor.journal import JournalRecords
@@ -39,7 +40,7 @@ def report_figures(records: JournalRecords) -> Figures:
     """What the journal of a run says about it, also while the run goes on."""
     bookings = [Booking(item.step, _without_tallies(item.counters)) for item in records.bookings]
     totals = sum((item.counters for item in bookings), Counters()) if bookings else None
-    run = records.run
+    repeated, run = _without_tallies(records.repeated), records.run
     steps = [item.step for group in (records, bookings, records.returns, records.evaluations) for item in group]
     return Figures(
         run=run,
@@ -55,6 +56,8 @@ def report_figures(records: JournalRecords) -> Figures:
         drafts=drafts(records),
         hints=_hints(records),
         topics=_topics(records),
+        bill=Bill.of(totals, priced=run.priced) if totals else None,
+        repeated=Bill.of(repeated, priced=run.priced) if repeated != Counters() else None,
         transfer=transfer(records.returns),
         reliance=reliance(records, run.success_threshold),
         waiting=_waiting(records, totals) if run.schedule == ScheduleKind.AHEAD else None,
