@@ -39,7 +39,7 @@ class GRPOTrainer:
         pass
 """
 OTHERS = "".join(
-    f"    def {name}({', '.join(parameters)}):\n        pass\n"
+    f"    def {name}({', '.join(parameters).replace('...', '*args')}):\n        pass\n"
     for name, parameters in PARAMETERS.items()
     if f"def {name}(" not in TRAINER
 )

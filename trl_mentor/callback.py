@@ -62,7 +62,8 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         attributes = {
             "totals": plain_json(totals),
             "lessons": [] if queue is None else queue.state(),
-            "memory": {} if self._trainer is None else self._trainer.memory.state(),
+            "memory": [] if self._trainer is None else self._trainer.memory.state(),
+            "probes": {} if self._trainer is None else self._trainer.prober.state(),
             "strategy": "" if self._trainer is None else self._trainer.strategy.name,
         }
         return {"args": {"progress": self._progress}, "attributes": attributes}
@@ -81,7 +82,8 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         saved = state.stateful_callbacks.get(type(self).__name__)
         attributes = _attributes(saved) if saved and state.global_step > 0 else {}
         trainer.mentor_totals = _read_totals(attributes)
-        trainer.memory.restore(attributes.get("memory", {}))
+        trainer.memory.restore(attributes.get("memory", []))
+        trainer.prober.restore(attributes.get("probes", {}))
         self._restore_lessons(attributes, is_main=state.is_world_process_zero)
         self._resume_spending()
         trainer.start_books()

@@ -63,7 +63,7 @@ class Counters:
     padding_tokens: int = 0
     """Those of the re-rolls that were generated a second time, so that every process generates equally many rows."""
     probe_tokens: int = 0
-    """Those that probes generated."""
+    """Those that probes generated, padding rows included."""
     completions: int = 0
     """Completions of the first rolls, without any hint."""
     successes: int = 0
@@ -81,7 +81,9 @@ class Counters:
     recovery: Tallies = Tallies()
     """Groups of the trial that recovered, by `<arm>/<stratum>`; see `trial.recovery`."""
     transfer: Tallies = Tallies()
-    """Prompts that came round again and are solved without a hint; see `transfer.transfer`."""
+    """Prompts that came round again in training and are solved without a hint; see `transfer.transfer`."""
+    probed: Tallies = Tallies()
+    """The same of probes. They count apart, as a prompt that was probed may come round in training as well."""
 
     @property
     def calls(self) -> int:

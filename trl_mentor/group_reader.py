@@ -42,8 +42,7 @@ class GroupReader:
 
     def read(self, index: int, members: Sequence[Member]) -> CollapsedGroup:
         example = example_of(members)
-        value = next((example[name] for name in self.answer_columns if example.get(name) is not None), None)
-        answer = _answer_text(value)
+        answer = self.answer(example)
         signs = [self._sign(member) for member in members]
         found = find_cause(signs, answer)
         attempts = [_attempt(sign, member) for sign, member in zip(signs, members, strict=True)]
@@ -59,6 +58,11 @@ class GroupReader:
             cause_detail=found.detail,
             topic=_topic(example, self.topic_columns),
         )
+
+    def answer(self, example: Mapping[str, Any]) -> str | None:
+        """The reference answer in a data set row, as text; None if there is none."""
+        value = next((example[name] for name in self.answer_columns if example.get(name) is not None), None)
+        return _answer_text(value)
 
     def _sign(self, member: Member) -> Sign:
         row = member.row

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,9 @@ from trl_mentor.guards import (
 from trl_mentor.intervene import Concerned, Means, Outcome, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
+from trl_mentor.probe import Candidate, Prober, apart, probe
 from trl_mentor.records import Cause, HintOrigin, Lesson, Prompt, Return, Row, RunInfo
+from trl_mentor.reliance import with_reliance
 from trl_mentor.reply_cache import CACHE_DIR
 from trl_mentor.reroll import local_rows
 from trl_mentor.reward_errors import RewardGuard
@@ -52,8 +55,8 @@ from trl_mentor.schedules import Ahead, Schedule
 from trl_mentor.settings import RewardErrors, ScheduleKind
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
-from trl_mentor.transfer import Memory, transfer
-from trl_mentor.trial import Trial, prompt_key
+from trl_mentor.transfer import Memory, answered, question_key, transfer
+from trl_mentor.trial import Trial
 from trl_mentor.uplift import run_metrics
 from trl_mentor.vllm_cpu import use_cpu_engine
 
@@ -109,6 +112,10 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         """The totals at the last log of training."""
         self.memory = Memory()
         """The prompts that collapsed, until they come round again; equal on every rank."""
+        self.prober = Prober(
+            every=settings.mentor_probe_steps, prompts=settings.mentor_probe_prompts, seed=self.args.seed
+        )
+        """Which of them are asked in between, and when; equal on every rank."""
         self.last_mentor_failure = ""
         """Why the newest hint that was not accepted failed or fell back; empty before the first."""
         self.mentor_resumed = False
@@ -202,6 +209,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         return output
 
     def _generate(self, prompts: list[Any]) -> Generated:
+        counters = self._probe() if self._training_batch else Counters()
         first = Generated._make(super()._generate(prompts))
         if not self._training_batch:
             return first
@@ -211,7 +219,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         tokens, returning = self._exchange.totals(
             [sum(len(ids) for ids in first.completion_ids), len(self._returning())]
         )
-        counters = count_states(states) + Counters(
+        counters += count_states(states) + Counters(
             policy_tokens=tokens,
             completions=len(rewards),
             successes=sum(rule.succeeds(rule.value(row)) for row in rewards.tolist()),
@@ -293,7 +301,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             reader=self._reader,
             reward_names=self.reward_func_names,
             exchange=self._exchange,
-            policy=Policy(regenerate=self._regenerate, objection=self._objection),
+            policy=Policy(
+                regenerate=self._regenerate,
+                objection=self._objection,
+                with_reliance=self._with_reliance if self._settings.mentor_hint_reliance else None,
+            ),
             trial=self._lots,
             generic=getattr(self.strategy, "generic", None),
         )
@@ -301,8 +313,10 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         in_order = sorted(members, key=lambda member: member.number)
         outcome = intervene(in_order, concerned, means, step=self.state.global_step)
         self._record(outcome)
-        for prompt, past in outcome.ended:
-            self.memory.remember(prompt_key(prompt), past)
+        for example, past in outcome.ended:
+            key = question_key(example["prompt"], self._reader.answer(example))
+            self.memory.remember(key, past)
+            self.prober.keep(Candidate(key, past, example))
         rewards = self._take_over(outcome, prompts, rows, rewards)
         self._batch_hints = [row.hint or "" for row in rows]
         self._write_back_logs(rows)
@@ -310,9 +324,15 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _returning(self) -> list[tuple[int, str]]:
         """Group index and key of the remembered prompts among this rank's; a group is where its first row is."""
-        start, size = self._exchange.rank * len(self._batch_inputs), self.num_generations
-        keys = [((start + i) // size, prompt_key(row["prompt"])) for i, row in self._examples.items()]
-        return [(index, key) for index, key in keys if key in self.memory]
+        if not len(self.memory):
+            return []
+        assert self._reader is not None
+        start, size, step = self._exchange.rank * len(self._batch_inputs), self.num_generations, self.state.global_step
+        keys = [
+            ((start + i) // size, question_key(row["prompt"], self._reader.answer(row)))
+            for i, row in self._examples.items()
+        ]
+        return [(index, key) for index, key in keys if self.memory.has(key, before=step)]
 
     def _see_returns(self, rewards: torch.Tensor) -> Counters:
         """Note how remembered prompts were answered this time; every rank forgets them."""
@@ -321,15 +341,51 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             past = self.memory.recall(key)
             if past is None:
                 continue  # twice in one batch
+            self.prober.forget(key)
             values = [rule.value(row) for row in rewards[index * size : (index + 1) * size].tolist()]
-            successes = sum(map(rule.succeeds, values))
-            found.append(
-                Return(self.state.global_step, key, past.step, past.outcome, past.arm, successes, len(values))
-            )
+            found.append(answered(key, past, values, rule, step=self.state.global_step))
+        returns = [item for item in found if item is not None]
+        self._note_returns(returns)
+        return Counters(transfer=transfer(returns))
+
+    def _note_returns(self, found: Sequence[Return]) -> None:
         for item in found:
             if self.journal is not None:
                 self.journal.returned(item)
-        return Counters(transfer=transfer(found))
+
+    def _probe(self) -> Counters:
+        """If it is the time, ask some remembered prompts; all but the weights is afterwards as it was before."""
+        step, rank = self.state.global_step, self._exchange.rank
+        asked = self.prober.take(step)
+        if not asked:
+            return Counters()
+        with apart(self.accelerator.device, self.args.seed, step, rank):
+            found, counters = probe(
+                asked,
+                partial(self._regenerate, metrics="mentor/probe"),
+                self._exchange,
+                self.success_rule,
+                size=self.num_generations,
+                step=step,
+            )
+        self._note_returns(found)
+        return counters
+
+    def _with_reliance(self, requests: Sequence[Request], rows: list[Row]) -> list[Row]:
+        """The rows with what they owe to their hints, measured as TRL measures the policy for its loss."""
+        plain = self._tokenize_prompts([request.example["prompt"] for request in requests])[0]
+        device, batch_size = self.accelerator.device, self.args.per_device_train_batch_size
+
+        def score(ids: torch.Tensor, mask: torch.Tensor, tokens: int) -> torch.Tensor:
+            given = (self.model, ids.to(device), mask.to(device), tokens)
+            found: torch.Tensor = self._get_per_token_logps_and_entropies(*given, batch_size=batch_size)[0]
+            return found
+
+        self.model.eval()  # dropout would blur what is measured, and draw random numbers
+        try:
+            return with_reliance(rows, plain, score, pad=self._tokenizer.pad_token_id)
+        finally:
+            self.model.train()
 
     def _members(self, rows: Sequence[Row], concerned: Concerned) -> list[Member]:
         """This rank's rows of the groups whose rows the ranks exchange."""
@@ -367,15 +423,13 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                 prompts[local] = deepcopy(example["prompt"])  # TRL's own list, which it logs
         return rewards
 
-    def _regenerate(self, requests: Sequence[Request]) -> list[Row]:
-        """Generate and score this rank's share of the re-roll, through TRL's own generation and rewards.
+    def _regenerate(self, requests: Sequence[Request], *, metrics: str = "mentor/reroll") -> list[Row]:
+        """Generate and score this rank's share of a re-roll or a probe, through TRL's own generation and rewards.
 
         TRL's `completions/*` metrics keep describing the first roll. Metrics that reward functions log here appear as
-        `mentor/reroll/<name>`, so that the plain ones are not counted twice.
+        `<metrics>/<name>`, so that the plain ones are not counted twice.
         """
-        kept = {
-            name: list(values) for name, values in self._metrics["train"].items() if name.startswith("completions/")
-        }
+        kept = {name: list(values) for name, values in self._first_roll_metrics().items()}
         first_logs, first_metrics = self._pending_extra_logs, self._pending_metrics
         self._pending_extra_logs, self._pending_metrics = defaultdict(list), defaultdict(list)
         second = Generated._make(super()._generate([request.sampled_under for request in requests]))
@@ -383,12 +437,17 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         rewards, _ = self._score(examples, [example["prompt"] for example in examples], second)
         logs = aligned(self._pending_extra_logs, len(requests))
         for name, values in self._pending_metrics.items():
-            first_metrics[f"mentor/reroll/{name}"].extend(values)
+            first_metrics[f"{metrics}/{name}"].extend(values)
         self._pending_extra_logs, self._pending_metrics = first_logs, first_metrics
+        for name in self._first_roll_metrics():
+            del self._metrics["train"][name]
         self._metrics["train"].update(kept)
         start = self._exchange.rank * len(requests)
         hints = [request.hint for request in requests]
         return rows_of(second, rewards[start : start + len(requests)], logs, hints=hints)
+
+    def _first_roll_metrics(self) -> dict[str, list[float]]:
+        return {name: values for name, values in self._metrics["train"].items() if name.startswith("completions/")}
 
     def _score(
         self, inputs: list[dict[str, Any]], prompts: list[Prompt], generated: Generated

@@ -56,6 +56,8 @@ class Policy:
     """Generate and score this rank's share. Every rank calls it equally often with equally many requests."""
     objection: Callable[[Lesson, Prompt], Objection | None]
     """What speaks against a lesson for this prompt, or None. Runs on the main process only."""
+    with_reliance: Callable[[Sequence[Request], list[Row]], list[Row]] | None = None
+    """Measure what the rows that came of the requests owe to their hints, as `regenerate` is called; None to not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +100,20 @@ class Concerned:
     """The collapsed and the unscorable ones, whose causes count."""
     recorded: Sequence[int] = ()
     """Those that nothing can be done about, which the journal is to tell of nevertheless."""
+    collapsed: Sequence[int] = ()
+    """Those whose prompts are remembered until they return."""
 
     @classmethod
     def among(cls, states: Sequence[GroupState], selected: Sequence[int]) -> Concerned:
         """Those of a batch in which the strategy selected some."""
-        unscorable = find_unscorable(states)
-        failed = sorted([*find_collapsed(states), *unscorable])
+        collapsed, unscorable = find_collapsed(states), find_unscorable(states)
+        failed = sorted([*collapsed, *unscorable])
         return cls(
             gathered=sorted({*selected, *failed}),
             selected=selected,
             failed=failed,
             recorded=[index for index in unscorable if index not in selected],
+            collapsed=collapsed,
         )
 
     def of(self, indices: Sequence[int], groups: Sequence[T]) -> list[T]:
@@ -138,8 +143,8 @@ class Outcome:
     """New rows of the re-rolled groups, by group index."""
     examples: dict[int, Mapping[str, Any]]
     """Data set rows that take the place of the batch's own, by group index."""
-    ended: list[tuple[Prompt, Past]]
-    """Prompts that collapsed and how their interventions ended; one that still waits counts as skipped."""
+    ended: list[tuple[Mapping[str, Any], Past]]
+    """Data set rows whose groups collapsed and how their interventions ended; one that waits counts as skipped."""
     counters: Counters
 
 
@@ -175,7 +180,7 @@ def intervene(members: Sequence[Member], concerned: Concerned, means: Means, *, 
             for place, rows in zip(places, rerolled, strict=True)
         },
         examples={selected[place.position]: place.example for place in places if place.example is not None},
-        ended=_ended(gathered, [*map(concerned.gathered.index, selected)], places, rerolled, rule, step=step),
+        ended=_ended(concerned, gathered, places, rerolled, rule, step=step),
         counters=counters + work + Counters(mentor_seconds=waited, recovery=recovery(records)),
     )
 
@@ -288,28 +293,32 @@ def _regenerated(
         example = example_of(originals[place.position]) if place.example is None else place.example
         requests.append(Request(sampled_under=place.prompt, example=example, hint=place.hint))
     mine = policy.regenerate(requests)
+    if policy.with_reliance is not None and any(place.hint is not None for place in places):
+        mine = policy.with_reliance(requests, mine)
     tokens = exchange.total(sum(len(row.completion_ids) for row in mine))
     everyone = exchange.gather(mine)[: plan.real]
     return [everyone[start : start + size] for start in range(0, plan.real, size)], tokens
 
 
 def _ended(
+    concerned: Concerned,
     gathered: Sequence[Sequence[Member]],
-    selected: Sequence[int],
     places: Sequence[Place],
     rerolled: Sequence[Sequence[Row]],
     rule: SuccessRule,
     *,
     step: int,
-) -> list[tuple[Prompt, Past]]:
-    """How each gathered group ended, as every rank knows it; `selected` are the positions that places count by."""
-    own = {selected[place.position] for place in places if place.example is None}
-    skipped = [example_of(rows)["prompt"] for position, rows in enumerate(gathered) if position not in own]
-    ended = [(prompt, Past(step, RerollOutcome.SKIPPED)) for prompt in skipped]
+) -> list[tuple[Mapping[str, Any], Past]]:
+    """How each collapsed group and each lesson of another one ended, as every rank knows it."""
+    own = {concerned.selected[place.position] for place in places if place.example is None}
+    examples = dict(zip(concerned.gathered, map(example_of, gathered), strict=True))
+    skipped = Past(step, RerollOutcome.SKIPPED)
+    ended = [(examples[index], skipped) for index in concerned.collapsed if index not in own]
     for place, rows in zip(places, rerolled, strict=True):
-        example = example_of(gathered[selected[place.position]]) if place.example is None else place.example
+        index = concerned.selected[place.position]
         outcome = reroll_outcome([rule.value(row.rewards) for row in rows], rule.threshold)
-        ended.append((example["prompt"], Past(step, outcome, place.arm)))
+        if place.example is not None or index in concerned.collapsed:
+            ended.append((place.example or examples[index], Past(step, outcome, place.arm)))
     return ended
 
 

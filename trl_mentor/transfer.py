@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trl_mentor.records import Arm, RerollOutcome, Return
+from trl_mentor.collapse import SuccessRule
+from trl_mentor.plain import from_plain, plain_json
+from trl_mentor.records import Arm, Prompt, RerollOutcome, Return
 from trl_mentor.tallies import Tallies
+from trl_mentor.trial import prompt_key
 
 CAPACITY = 50_000
-"""Prompts that are remembered; beyond, the oldest are forgotten. They are in every checkpoint, 50 bytes each."""
+"""Prompts that are remembered; beyond, the oldest are forgotten. They are in every checkpoint, 100 bytes each."""
+
+_PROMPT_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +25,13 @@ class Past:
     """How the last intervention for a prompt ended."""
 
     step: int
+    """Optimizer steps done then."""
     outcome: RerollOutcome
     arm: Arm | None = None
 
 
 class Memory:
-    """The collapsed prompts by their key, equal on every rank."""
+    """The collapsed prompts by their `question_key`, oldest first, equal on every rank."""
 
     def __init__(self) -> None:
         self._past: dict[str, Past] = {}
@@ -31,8 +39,10 @@ class Memory:
     def __len__(self) -> int:
         return len(self._past)
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._past
+    def has(self, key: str, *, before: int) -> bool:
+        """Whether a prompt is remembered from before this step: without a step in between nothing was learnt."""
+        past = self._past.get(key)
+        return past is not None and past.step < before
 
     def remember(self, key: str, past: Past) -> None:
         """Keep how the newest intervention for a prompt ended."""
@@ -45,20 +55,45 @@ class Memory:
         """How it ended, once: the next return of the prompt says nothing more about it."""
         return self._past.pop(key, None)
 
-    def state(self) -> dict[str, list[Any]]:
-        """What is remembered, as plain JSON."""
-        return {key: [past.step, str(past.outcome), past.arm and str(past.arm)] for key, past in self._past.items()}
+    def state(self) -> list[list[Any]]:
+        """What is remembered, as plain JSON. A list, as checkpoints sort the keys of objects."""
+        return [[key, plain_json(past)] for key, past in self._past.items()]
 
-    def restore(self, state: Mapping[str, list[Any]]) -> None:
+    def restore(self, state: Iterable[Sequence[Any]]) -> None:
         """Take over what `state` returned."""
-        self._past = {
-            key: Past(int(step), RerollOutcome(outcome), None if arm is None else Arm(arm))
-            for key, (step, outcome, arm) in state.items()
-        }
+        self._past = {key: from_plain(Past, past) for key, past in state}
+
+
+def question_key(prompt: Prompt, answer: str | None) -> str:
+    """`prompt_key` of the prompt and, where there is a reference answer, 8 digits for that.
+
+    A data set may ask for several things in the same words.
+    """
+    digits = "" if answer is None else hashlib.sha256(answer.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return prompt_key(prompt) + digits
+
+
+def answered(
+    key: str, past: Past, values: Sequence[float], rule: SuccessRule, *, step: int, probe: bool = False
+) -> Return | None:
+    """How a remembered prompt was answered, by the success rewards; None if no completion could be scored."""
+    scored = [value for value in values if not math.isnan(value)]
+    if not scored:
+        return None
+    return Return(
+        step=step,
+        prompt_key=key[:_PROMPT_DIGITS],
+        since=past.step,
+        outcome=past.outcome,
+        arm=past.arm,
+        successes=sum(map(rule.succeeds, scored)),
+        completions=len(scored),
+        probe=probe,
+    )
 
 
 def transfer(returns: Iterable[Return]) -> Tallies:
-    """Which of the prompts that came round again are solved, by what their intervention brought and by arm."""
+    """Which of the prompts that were answered again are solved, by what their intervention brought and by arm."""
     return Tallies.count((name, item.solved) for item in returns for name in _cohorts(item))
 
 
