@@ -101,6 +101,14 @@ def rescued_and_others(transfer: Tallies) -> tuple[Tally, Tally]:
     return transfer[RerollOutcome.RESCUED], baseline
 
 
+def transfer_uplift(transfer: Tallies, *, against: Arm = Arm.CONTROL) -> Comparison | None:
+    """How much more often prompts are solved without a hint later if their hint was given than in the arm `against`.
+
+    The lot decided between the two, so that, unlike rescued prompts and others, they are alike but for the hint.
+    """
+    return compare(transfer[f"arm:{Arm.HINT}"], transfer[f"arm:{against}"])
+
+
 def run_metrics(window: Counters, totals: Counters) -> dict[str, float]:
     """The `mentor/*` metrics of one log window and, as `mentor/total/*`, of the run so far.
 
@@ -117,11 +125,7 @@ def _rates(counters: Counters, prefix: str) -> dict[str, float]:
     if (generic := uplift(counters.recovery, against=Arm.GENERIC)) is not None:
         found["recovery_generic"] = generic.control.value
         found |= _with_interval("uplift_over_generic", generic)
-    rescued, baseline = map(rate, rescued_and_others(counters.transfer))
-    if rescued is not None:
-        found["transfer_rate"] = rescued.value
-    if baseline is not None:
-        found["transfer_rate_unrescued"] = baseline.value
+    found |= _carried_over(counters.transfer, "transfer") | _carried_over(counters.probed, "probe")
     if counters.reliance_count:
         found["hint_reliance"] = counters.reliance_sum / counters.reliance_count
     return {prefix + name: value for name, value in found.items()}
@@ -139,3 +143,13 @@ def _by_stratum(recovery: Tallies) -> dict[str, float]:
 
 def _with_interval(name: str, comparison: Comparison) -> dict[str, float]:
     return {name: comparison.difference, f"{name}_low": comparison.low, f"{name}_high": comparison.high}
+
+
+def _carried_over(answered: Tallies, name: str) -> dict[str, float]:
+    rescued, others = rescued_and_others(answered)
+    kinds = {"": rescued, "_unrescued": others, "_saturated": answered[RerollOutcome.HINT_SATURATED]}
+    found = {f"{name}_rate{kind}": tally.hits / tally.groups for kind, tally in kinds.items() if tally.groups}
+    if (comparison := transfer_uplift(answered)) is not None:
+        found[f"{name}_uplift"] = comparison.difference
+        found[f"{name}_uplift_low"], found[f"{name}_uplift_high"] = comparison.low, comparison.high
+    return found
