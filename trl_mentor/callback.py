@@ -22,6 +22,7 @@ from trl_mentor.plain import from_plain, plain_json
 from trl_mentor.records import Cause, Evaluation, EventKind, Route, Usage
 from trl_mentor.schedules import Ahead
 from trl_mentor.strategies.base import Strategy
+from trl_mentor.trackers import Tables
 
 if TYPE_CHECKING:
     from trl_mentor.grpo_trainer import MentorGRPOTrainer
@@ -44,6 +45,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._logged_at = time.monotonic()
         self._alarms = Alarms()
         self._before_step: tuple[int, dict[str, Any]] = (-1, {})
+        self._tables = Tables()
 
     def bind(self, trainer: MentorGRPOTrainer) -> None:
         """Called by the trainer whose totals and journal this callback looks after."""
@@ -77,6 +79,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         """
         trainer = self._bound()
         trainer.last_mentor_failure, trainer.mentor_resumed = "", False
+        trainer.newest_interventions.clear()
         self._alarms = Alarms(trainer.cause_routes)
         self._before_step = (-1, {})
         saved = state.stateful_callbacks.get(type(self).__name__)
@@ -110,7 +113,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         logs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Print what happened since the last line, and warn; the logs of evaluations are no end of a window."""
+        """Print what happened since the last line, show it, and warn; logs of evaluations are no end of a window."""
         now, window = time.monotonic(), self._bound().mentor_totals - self._bound().logged_totals
         if window.batches == 0 or not ends_window(logs or {}):
             return
@@ -126,6 +129,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
                 failure, details = self._bound().last_mentor_failure, self._bound().newest_causes
                 for warning in self._alarms.check(window, failure=failure, details=details):
                     logger.warning("trl-mentor: %s%s", warning, self._where_to_look())
+                self._send_table(step=state.global_step)
         self._logged_at = now
 
     def on_evaluate(
@@ -181,14 +185,18 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def _resume_spending(self) -> None:
         """Tell the mentor what its run has cost so far."""
-        spent = self._bound().mentor_totals
         if (mentor := mentor_of(self._bound().strategy)) is not None:
-            tokens = (spent.mentor_prompt_tokens, spent.mentor_completion_tokens, spent.mentor_cached_tokens)
-            mentor.resume_spending(spent.calls, Usage(*tokens))
+            mentor.resume_spending(self._bound().mentor_totals.mentor)
 
     def _queue(self) -> LessonQueue | None:
         schedule = None if self._trainer is None else self._trainer.schedule
         return schedule.queue if isinstance(schedule, Ahead) else None
+
+    def _send_table(self, *, step: int) -> None:
+        trainer = self._bound()
+        newest = list(trainer.newest_interventions)
+        trainer.newest_interventions.clear()
+        self._tables.send(trainer.callback_handler.callbacks, newest, step=step)
 
     def _where_to_look(self) -> str:
         journal = self._bound().journal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
@@ -45,7 +45,7 @@ from trl_mentor.intervene import Concerned, Means, Outcome, Policy, Request, int
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
 from trl_mentor.probe import Candidate, Prober, apart, probe
-from trl_mentor.records import Cause, HintOrigin, Lesson, Prompt, Return, Row, RunInfo
+from trl_mentor.records import Cause, HintOrigin, Intervention, Lesson, Prompt, Return, Row, RunInfo
 from trl_mentor.reliance import with_reliance
 from trl_mentor.reply_cache import CACHE_DIR
 from trl_mentor.reroll import local_rows
@@ -124,6 +124,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         """What is done about each cause of collapse."""
         self.newest_causes: dict[Cause, str] = {}
         """What showed the newest collapse of each cause; on the main process alone."""
+        self.newest_interventions: deque[Intervention] = deque(maxlen=settings.mentor_table_rows)
+        """Those since the last log; on the main process alone."""
         self.journal = self._open_journal()
         self._exchange = Exchange(self.accelerator)
         columns = getattr(self.train_dataset, "column_names", None)
@@ -404,6 +406,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         for intervention in outcome.interventions:
             if self.journal is not None:
                 self.journal.append(intervention)
+            self.newest_interventions.append(intervention)
             guidance = intervention.guidance
             if guidance is not None and guidance.origin in (HintOrigin.FALLBACK, HintOrigin.FAILED):
                 self.last_mentor_failure = guidance.reason

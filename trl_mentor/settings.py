@@ -226,6 +226,13 @@ class MentorArguments:
             "forward passes over the re-rolled completions."
         },
     )
+    mentor_table_rows: int = field(
+        default=8,
+        metadata={
+            "help": "Most interventions that each log gives to wandb, trackio and TensorBoard as a table, with the "
+            "newest questions, attempts and hints. 0: none. See docs/trackers.md."
+        },
+    )
     mentor_attempt_budget: int = field(
         default=12_000, metadata={"help": "Characters of failed attempts that the mentor reads for one group."}
     )
@@ -321,9 +328,10 @@ class MentorArguments:
                 f"mentor_control_fraction and mentor_generic_fraction add up to {both:g}, which leaves no group for "
                 "the mentor's hints; keep the sum below 1"
             )
-        steps = self.mentor_probe_steps
-        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
-            raise ConfigError(f"mentor_probe_steps must be a whole number of at least 0, got {steps!r}")
+        for name in ("mentor_probe_steps", "mentor_table_rows"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ConfigError(f"{name} must be a whole number of at least 0, got {value!r}")
         if not isinstance(self.mentor_hint_reliance, bool):
             raise ConfigError(f"mentor_hint_reliance must be true or false, got {self.mentor_hint_reliance!r}")
 
