@@ -181,7 +181,7 @@ def intervene(members: Sequence[Member], concerned: Concerned, means: Means, *, 
         },
         examples={selected[place.position]: place.example for place in places if place.example is not None},
         ended=_ended(concerned, gathered, places, rerolled, rule, step=step),
-        counters=counters + work + Counters(mentor_seconds=waited, recovery=recovery(records)),
+        counters=counters + work + Counters(mentor_seconds=waited, recovery=recovery(records, topics=False)),
     )
 
 
@@ -203,31 +203,33 @@ def _plan(gathered: Sequence[Sequence[Member]], concerned: Concerned, means: Mea
 
 def _with_arms(planned: Planned, means: Means) -> Planned:
     """The same lessons, of which the lot has withheld some hints."""
-    places: list[Prepared | None] = []
-    unused = list(planned.unused)
-    for item in planned.places:
-        drawn = None if item is None else _drawn(item, means)
-        if drawn is not None and drawn.lesson.prompt is None:
-            unused.append(drawn)
-            drawn = None
-        places.append(drawn)
-    return replace(planned, places=places, unused=unused)
+    return replace(planned, places=[item if item is None else _drawn(item, means) for item in planned.places])
 
 
 def _drawn(item: Prepared, means: Means) -> Prepared:
+    """The same lesson, in the arm that the lot gives it; a lesson that not every arm could have stays out of it."""
     lesson, assignment = item.lesson, item.assignment
-    arm = None if lesson.hint is None else means.trial.draw(assignment)
-    match arm:
+    if lesson.hint is None:
+        return item
+    generic = _generic(assignment, means)
+    if means.trial.generic and (generic is None or generic.prompt is None):
+        return item
+    match means.trial.draw(assignment):
         case Arm.CONTROL:
-            plain = Lesson(assignment.group.prompt, guidance=lesson.guidance, arm=arm)
-            return Prepared(assignment, plain)
-        case Arm.GENERIC:
-            assert means.generic is not None
-            generic = Prepared(assignment, means.generic(assignment.group))
-            fit = fitted(generic, means.strategy, means.policy.objection)
-            return Prepared(assignment, replace(fit.lesson, guidance=lesson.guidance, arm=arm))
-        case _:
-            return Prepared(assignment, replace(lesson, arm=arm))
+            drawn = Lesson(assignment.group.prompt, guidance=lesson.guidance, arm=Arm.CONTROL)
+        case Arm.GENERIC if generic is not None:
+            drawn = replace(generic, guidance=lesson.guidance, arm=Arm.GENERIC)
+        case arm:
+            drawn = replace(lesson, arm=arm)
+    return Prepared(assignment, drawn)
+
+
+def _generic(assignment: Assignment, means: Means) -> Lesson | None:
+    """The lesson under the fixed hint, without a prompt if the policy cannot take it; None in a run without that."""
+    if not means.trial.generic or means.generic is None:
+        return None
+    prepared = Prepared(assignment, means.generic(assignment.group))
+    return fitted(prepared, means.strategy, means.policy.objection).lesson
 
 
 def _places(planned: Planned, assignments: Sequence[Assignment]) -> list[Place]:
