@@ -42,9 +42,9 @@ def test_mentor_rescues_groups_that_grpo_leaves(finished):
     _, result, _ = finished
     plain, mentored = (run["totals"] for run in result["runs"])
     assert plain["collapsed"] > 0
-    assert plain["reroll_completions"] == plain["calls"] == 0
+    assert plain["reroll_completions"] == len(plain["mentor"]["roles"]) == 0
     assert mentored["rescued"] > 0
-    assert mentored["failed"] == mentored["call_errors"] == 0
+    assert mentored["failed"] == sum(role["errors"] for role in mentored["mentor"]["roles"].values()) == 0
     outcomes = sum(mentored[name] for name in ("rescued", "hint_saturated", "still_collapsed", "skipped"))
     assert outcomes == mentored["collapsed"]
 
@@ -98,7 +98,7 @@ def test_the_flags_have_the_documented_defaults_and_zero_seeds_are_refused(tmp_p
     parser = argparse.ArgumentParser()
     demo.add_arguments(parser)
     defaults = parser.parse_args([])
-    assert (defaults.seeds, defaults.short, defaults.json) == (1, False, None)
+    assert (defaults.seeds, defaults.short, defaults.json, defaults.control_fraction) == (1, False, None, 0)
     with pytest.raises(ConfigError, match="--seeds is 0"):
         demo.run(parser.parse_args(["--seeds", "0", "--output-dir", str(tmp_path)]))
 
@@ -112,8 +112,8 @@ def test_a_sparkline_is_full_where_all_collapse_and_low_where_none_does():
 
 def test_the_control_re_rolls_without_a_hint_and_without_a_mentor(tmp_path):
     console = Console(file=io.StringIO())
-    result = demo.run_demo([0], short=True, output_dir=tmp_path, control=True, budget=TINY, console=console)
+    result = demo.run_demo([0], short=True, output_dir=tmp_path, resample=True, budget=TINY, console=console)
     assert [run["method"] for run in result["runs"]] == ["GRPO", "RESAMPLE", "MENTOR"]
     control = result["runs"][1]["totals"]
-    assert control["reroll_completions"] > control["calls"] == 0
+    assert control["reroll_completions"] > len(control["mentor"]["roles"]) == 0
     assert {item.guidance for item in read_journal(tmp_path / "seed0" / "RESAMPLE")} == {None}

@@ -78,6 +78,11 @@ def uplift(recovery: Tallies, stratum: str = "all", *, against: Arm = Arm.CONTRO
     return compare(recovery[f"{Arm.HINT}/{stratum}"], recovery[f"{against}/{stratum}"])
 
 
+def difference_text(comparison: Comparison) -> str:
+    """A difference with its interval, such as `+0.54 [0.40, 0.66]`."""
+    return f"{comparison.difference:+.2f} [{comparison.low:.2f}, {comparison.high:.2f}]"
+
+
 def uplift_table(recovery: Tallies, *, against: Arm = Arm.CONTROL) -> list[UpliftRow]:
     """One row for each stratum: all groups, then causes, verdicts and topics, each kind by its number of groups.
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from trl_mentor.demo.student import mean_accuracy
 from trl_mentor.demo.training import Run
 from trl_mentor.records import Draft, Intervention, RerollOutcome, Role
+from trl_mentor.uplift import difference_text, uplift
 
 DISCLAIMER = (
     "This world is synthetic: a student of 0.17 million parameters, pretrained on misconceptions that were planted. "
@@ -46,6 +47,8 @@ def print_report(
     print_curves(console, runs)
     console.print(runs_table(runs, mean_accuracy(before)))
     console.print(f"[bold]{verdict(runs)}[/bold]")
+    for line in uplift_lines(runs):
+        console.print(line, highlight=False)
     console.print(LEGEND, style="dim")
     console.print(f"\n[yellow]{DISCLAIMER}[/yellow]")
 
@@ -75,6 +78,20 @@ def verdict(runs: Sequence[Run]) -> str:
     mean = {name: fmean(mean_accuracy(run.accuracy) for run in runs if run.method == name) for name in methods}
     ranking = ", ".join(f"{name} {mean[name]:.3f}" for name in sorted(mean, key=mean.__getitem__, reverse=True))
     return f"Held-out accuracy without hints, same tokens: {ranking}."
+
+
+def uplift_lines(runs: Sequence[Run]) -> list[str]:
+    """What the hints of each run did, for runs in which some were withheld by lot."""
+    lines = []
+    for run in runs:
+        comparison = uplift(run.totals.recovery)
+        if comparison is not None:
+            lines.append(
+                f"seed {run.seed} {run.method}: under its hint a collapsed group recovers in "
+                f"{comparison.treated.value:.0%}, with the hint withheld by lot in {comparison.control.value:.0%} of "
+                f"all cases: uplift {difference_text(comparison)}."
+            )
+    return lines
 
 
 def ends(shares: Sequence[float]) -> tuple[float, float]:

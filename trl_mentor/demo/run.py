@@ -7,9 +7,10 @@ import json
 import logging
 import platform
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
@@ -34,7 +35,7 @@ from trl_mentor.demo.training import (
     Run,
     train,
 )
-from trl_mentor.demo.world import Problem, sample_problems
+from trl_mentor.demo.world import sample_problems
 from trl_mentor.errors import ConfigError
 from trl_mentor.journal import JOURNAL_PATH, read_journal
 
@@ -46,9 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `trl-mentor demo`."""
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="number of training seeds (default: 1)")
     parser.add_argument(
-        "--control",
+        "--resample",
         action="store_true",
         help="train also by RESAMPLE: a second roll of collapsed groups without a hint",
+    )
+    parser.add_argument(
+        "--control-fraction",
+        type=float,
+        default=0.0,
+        metavar="F",
+        help="with MENTOR, withhold this share of the hints by lot, and say what the others brought (default: 0)",
     )
     parser.add_argument("--short", action="store_true", help="a tenth of the tokens: a smoke test, not a comparison")
     parser.add_argument(
@@ -67,7 +75,13 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(1)  # more threads only get in each other's way on a model of this size
     output_dir = args.output_dir or Path("outputs", "demo", datetime.now().strftime("%Y%m%d-%H%M%S"))
     _silence_libraries()
-    result = run_demo(range(args.seeds), short=args.short, control=args.control, output_dir=output_dir)
+    result = run_demo(
+        range(args.seeds),
+        short=args.short,
+        resample=args.resample,
+        control_fraction=args.control_fraction,
+        output_dir=output_dir,
+    )
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -79,20 +93,22 @@ def run_demo(
     *,
     short: bool,
     output_dir: Path,
-    control: bool = False,
+    resample: bool = False,
+    control_fraction: float = 0.0,
     budget: Budget | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Train by GRPO and by MENTOR with each seed, print the comparison, and return it as plain JSON.
 
-    With `control`, also by RESAMPLE. `budget` replaces the one that `short` chooses. Raises `ConfigError` if
-    `output_dir` already holds the journal of an earlier demo, which would mix with the new one.
+    With `resample`, also by RESAMPLE. MENTOR withholds `control_fraction` of its hints. `budget` replaces the one that
+    `short` chooses. Raises `ConfigError` if `output_dir` already holds the journal of an earlier demo, which would mix
+    with the new one.
     """
     console = console or Console()
     budget = budget or (SHORT if short else FULL)
     directories = {seed: Path(output_dir) / f"seed{seed}" for seed in seeds}
     _refuse_old_journals(directories.values())
-    methods = [method for method in METHODS if control or method != "RESAMPLE"]
+    methods = [method for method in METHODS if resample or method != "RESAMPLE"]
     print_plan(console, methods, seeds=len(seeds), tokens=budget.tokens)
     with warnings.catch_warnings(), _progress(console) as progress:
         # TRL and transformers still use names that transformers deprecates.
@@ -103,40 +119,33 @@ def run_demo(
         progress.update(task, description="the student before training")
         before = accuracy_by_family(*load_student(), held_out, samples=budget.samples, seed=WORLD_SEED)
         progress.remove_task(task)
+        train_one = partial(
+            train, budget=budget, problems=problems, held_out=held_out, control_fraction=control_fraction
+        )
         runs = [
-            _train(method, seed, budget, problems, held_out, directories[seed], progress)
+            _watched(
+                progress,
+                f"seed {seed} {method}",
+                budget.tokens,
+                partial(train_one, method, seed=seed, output_dir=directories[seed] / method),
+            )
             for seed in seeds
             for method in methods
         ]
     journal = read_journal(directories[seeds[0]] / "MENTOR")
     print_report(console, runs, before, choose_example(journal))
     console.print(f"\nEvery intervention is in {directories[seeds[0]] / 'MENTOR' / JOURNAL_PATH}", highlight=False)
-    return _result(runs, before, budget, short=short)
+    return _result(runs, before, budget, short=short, control_fraction=control_fraction)
 
 
-def _train(
-    method: str,
-    seed: int,
-    budget: Budget,
-    problems: dict[str, Problem],
-    held_out: Sequence[Problem],
-    directory: Path,
-    progress: Progress,
-) -> Run:
-    task = progress.add_task(f"seed {seed} {method}", total=budget.tokens, note="")
+def _watched(progress: Progress, name: str, tokens: int, train: Callable[..., Run]) -> Run:
+    """What `train` returns, with a bar that fills up to that many tokens."""
+    task = progress.add_task(name, total=tokens, note="")
 
-    def on_batch(tokens: int, collapsed: float) -> None:
-        progress.update(task, completed=min(tokens, budget.tokens), note=f"{collapsed:.0%} collapsed")
+    def on_batch(generated: int, collapsed: float) -> None:
+        progress.update(task, completed=min(generated, tokens), note=f"{collapsed:.0%} collapsed")
 
-    return train(
-        method,
-        seed=seed,
-        budget=budget,
-        problems=problems,
-        held_out=held_out,
-        output_dir=directory / method,
-        on_batch=on_batch,
-    )
+    return train(on_batch=on_batch)
 
 
 def _progress(console: Console) -> Progress:
@@ -166,12 +175,19 @@ def _silence_libraries() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def _result(runs: Sequence[Run], before: Mapping[str, float], budget: Budget, *, short: bool) -> dict[str, Any]:
+def _result(
+    runs: Sequence[Run], before: Mapping[str, float], budget: Budget, *, short: bool, control_fraction: float
+) -> dict[str, Any]:
     return {
         "world": DISCLAIMER,
         "short": short,
         "budget": asdict(budget),
-        "settings": {"num_generations": NUM_GENERATIONS, "prompts": PROMPTS_PER_BATCH, "learning_rate": LEARNING_RATE},
+        "settings": {
+            "num_generations": NUM_GENERATIONS,
+            "prompts": PROMPTS_PER_BATCH,
+            "learning_rate": LEARNING_RATE,
+            "control_fraction": control_fraction,
+        },
         "held_out_accuracy_before": {"mean": mean_accuracy(before), **before},
         "runs": [_run_as_json(run) for run in runs],
         "seeds": sorted({run.seed for run in runs}),

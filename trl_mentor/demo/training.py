@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,10 +100,13 @@ def train(
     held_out: Sequence[Problem],
     output_dir: Path,
     on_batch: OnBatch,
+    control_fraction: float = 0.0,
+    tutor: type[Tutor] = Tutor,
 ) -> Run:
     """Train the shipped student by one of `METHODS` on `problems`, then evaluate it on the held-out ones.
 
-    With MENTOR, the journal is at `output_dir / "mentor" / "journal.jsonl"`.
+    With MENTOR, `control_fraction` of the hints are withheld by lot. The journal is at
+    `output_dir / "mentor" / "journal.jsonl"`.
     """
     model, tokenizer = load_student()
     watch = BudgetWatch(budget.tokens, on_batch)
@@ -111,13 +114,11 @@ def train(
     trainer = MentorGRPOTrainer(
         model=model,
         reward_funcs=UnitTests(problems),
-        args=_config(method, seed, output_dir),
-        train_dataset=Dataset.from_list(
-            [{"prompt": problem.question, "answer": problem.answer} for problem in problems.values()]
-        ),
+        args=_config(method, seed, output_dir, control_fraction),
+        train_dataset=_dataset(problems.values()),
         processing_class=tokenizer,
         callbacks=[watch, MentorCallback(progress=False)],
-        mentor=_mentor(problems) if mentored else None,
+        mentor=_mentor(tutor(problems)) if mentored else None,
     )
     trainer.remove_callback(PrinterCallback)
     watch.trainer = trainer
@@ -150,15 +151,22 @@ class UnitTests:
         return [float(passes(str(completion), self._problems[prompt])) for prompt, completion in pairs]
 
 
-def _mentor(problems: Mapping[str, Problem]) -> Mentor:
+def _dataset(problems: Iterable[Problem]) -> Dataset:
+    return Dataset.from_list(
+        [{"prompt": problem.question, "answer": problem.answer, "topic": problem.family} for problem in problems]
+    )
+
+
+def _mentor(tutor: Tutor) -> Mentor:
     # The fallback hint of the domain is longer than anything the student has read; words unknown to it derail it.
-    return Mentor(ScriptedBackend(Tutor(problems)), domain="code", fallback_hint=GENERIC_HINTS[0])
+    return Mentor(ScriptedBackend(tutor), domain="code", fallback_hint=GENERIC_HINTS[0])
 
 
-def _config(method: str, seed: int, output_dir: Path) -> MentorGRPOConfig:
+def _config(method: str, seed: int, output_dir: Path, control_fraction: float) -> MentorGRPOConfig:
     return MentorGRPOConfig(
         output_dir=str(output_dir),
         mentor_strategy=METHODS[method],
+        mentor_control_fraction=control_fraction,
         mentor_routes={"cut_off": "mentor", "duplicates": "mentor"},  # its misconceptions make identical attempts
         num_generations=NUM_GENERATIONS,
         per_device_train_batch_size=NUM_GENERATIONS * PROMPTS_PER_BATCH,

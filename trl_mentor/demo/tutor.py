@@ -60,6 +60,21 @@ class Tutor:
         return majority or [concept for concept, _ in votes.most_common(1)]
 
 
+class ShuffledTutor(Tutor):
+    """A tutor that takes each question for another one, so that its hints are sound and meant for other prompts.
+
+    Which one depends on the question alone, and it shares no concept with it: after a plain shuffle about a quarter of
+    the hints would fit by accident.
+    """
+
+    def diagnose(self, question: str, programs: Sequence[str]) -> list[Concept]:
+        """The concepts that some other question needs."""
+        problem = self._problems.get(question)
+        needed = set() if problem is None else set(problem.concepts)
+        others = [other for other in self._problems.values() if other.concepts and needed.isdisjoint(other.concepts)]
+        return list(random.Random(question).choice(others).concepts) if others else []
+
+
 def missing_concepts(program: str, problem: Problem) -> list[Concept]:
     """The repairs, one edit at a time, each of which makes this program pass more of the unit tests."""
     found: list[Concept] = []
