@@ -17,6 +17,7 @@ from trl_mentor.errors import BudgetSpentError, ConfigError, EndpointPausedError
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Attempt, CollapsedGroup, EventKind, HintOrigin, Reply, Role, Usage
 from trl_mentor.settings import MentorArguments
+from trl_mentor.spending import Outlay, RoleSpending, Spending
 
 PRICES = {"prompt": 2.0, "completion": 10.0, "cached": 0.5}
 
@@ -24,7 +25,11 @@ PRICES = {"prompt": 2.0, "completion": 10.0, "cached": 0.5}
 def spend(allowance, *usages):
     for usage in usages:
         allowance.admit()
-        allowance.settle(usage)
+        allowance.settle(Outlay(1, usage or Usage()), answered=usage is not None)
+
+
+def spent(cost=0.0, **taken):
+    return Spending({"generation": RoleSpending(**taken)}, cost=cost)
 
 
 def refusal(allowance):
@@ -120,8 +125,16 @@ def test_calls_are_counted_exactly_failed_ones_too_and_those_that_were_never_mad
     allowance = share(Budget({"run_calls": 4}))
     spend(allowance, Usage(1, 1), None)
     allowance.admit()
-    allowance.settle(None, made=False)
+    allowance.settle(Outlay(0), answered=False)
     spend(allowance, Usage(1, 1), Usage(1, 1))
+    assert refusal(allowance) == "the budget run_calls=4 is spent"
+
+
+def test_a_call_that_took_further_tries_is_as_many_calls():
+    allowance = share(Budget({"run_calls": 4}))
+    allowance.admit()
+    allowance.settle(Outlay(3, Usage(1, 1)))
+    spend(allowance, Usage(1, 1))
     assert refusal(allowance) == "the budget run_calls=4 is spent"
 
 
@@ -170,13 +183,13 @@ def test_a_group_that_has_begun_goes_on_and_the_next_begins_only_if_a_hint_of_th
 
 def test_a_resumed_run_goes_on_from_what_it_has_spent_and_a_new_one_from_nothing():
     budget = Budget({"run_calls": 9, "run_tokens": 1_000, "run_cost": 0.005}, PRICES)
-    budget.begin_run(9, Usage())
+    budget.begin_run(spent(calls=9))
     assert "run_calls" in refusal(share(budget))
-    budget.begin_run(3, Usage(900, 100))
+    budget.begin_run(spent(calls=3, prompt_tokens=900, completion_tokens=100))
     assert "run_tokens" in refusal(share(budget))
-    budget.begin_run(3, Usage(0, 500))
+    budget.begin_run(spent(cost=0.005, calls=3, completion_tokens=500))
     assert "run_cost" in refusal(share(budget))
-    budget.begin_run(0, Usage())
+    budget.begin_run()
     spend(share(budget), Usage(1, 1))
 
 
@@ -194,7 +207,7 @@ def test_64_threads_make_exactly_as_many_calls_as_are_allowed(limits):
                 return
             made.append(1)
             time.sleep(0)
-            allowance.settle(Usage(1, 1))
+            allowance.settle(Outlay(1, Usage(1, 1)))
 
     with ThreadPoolExecutor(64) as pool:
         list(pool.map(work, allowances))
@@ -212,7 +225,7 @@ def test_64_threads_pass_a_limit_of_tokens_by_no_more_than_the_calls_in_flight()
                 allowance.admit()
                 made.append(1)
                 time.sleep(0.001)
-                allowance.settle(Usage(90, 10))
+                allowance.settle(Outlay(1, Usage(90, 10)))
         allowance.close()
 
     with ThreadPoolExecutor(64) as pool:

@@ -127,7 +127,9 @@ def test_a_refused_key_pauses_at_once():
 def test_a_failed_call_goes_to_another_endpoint_and_the_reply_says_which():
     one, other = Moody("http://a/v1", DOWN), Moody("http://b/v1")
     endpoints = Endpoints([one, other], pause_after=2)
-    assert [ask(endpoints) for _ in range(4)] == [Reply("http://b/v1", endpoint="http://b/v1")] * 4
+    replies = [ask(endpoints) for _ in range(4)]
+    assert [(reply.text, reply.endpoint) for reply in replies] == [("http://b/v1", "http://b/v1")] * 4
+    assert [reply.requests for reply in replies] == [2, 2, 1, 1]  # those that failed at the other one count
     assert one.asked == 2
     (opened,) = endpoints._events.take()
     assert "the other endpoints stand in" in opened.text

@@ -10,6 +10,7 @@ from typing import Any
 from trl_mentor.budget_limits import Prices, read_limits, read_prices
 from trl_mentor.errors import BudgetSpentError, ConfigError
 from trl_mentor.records import EventKind, Usage
+from trl_mentor.spending import Outlay, Spending
 
 
 class _Ledger:
@@ -19,7 +20,7 @@ class _Ledger:
         known = {kind: limits.get(f"{scope}_{kind}") for kind in ("calls", "tokens", "cost")}
         self.scope = scope
         self.limits = {kind: limit for kind, limit in known.items() if limit is not None}
-        self.spent = {"calls": 0.0, "tokens": 0.0, "cost": 0.0}
+        self.spent: dict[str, float] = {"calls": 0, "tokens": 0, "cost": 0.0}
         self.reserved = 0
         """Calls that are set aside or under way, and not paid for yet."""
         self.begun = 0
@@ -40,9 +41,10 @@ class Budget:
     """The limits of one mentor and what it spent; its threads share it.
 
     A group sets aside, before its first call, the calls that a hint takes at least, so that no two groups each spend
-    half of what one hint needs. Limits of calls are exact. What a call takes of the others is known only afterwards:
-    no call is made once they are reached, so that they are passed by no more than the calls in flight, and a group
-    begins only if a hint would fit whose calls are as large as the average so far.
+    half of what one hint needs. Limits of calls are exact unless a request has to be repeated. How often it was, and
+    what a call takes of the other limits, is known only afterwards: no call is made once they are reached, so that
+    they are passed by no more than the calls in flight, and a group begins only if a hint would fit whose calls are as
+    large as the average so far.
     """
 
     def __init__(
@@ -80,10 +82,12 @@ class Budget:
         """What these tokens cost at the prices; 0 without."""
         return self._prices.cost(usage)
 
-    def begin_run(self, calls: int, usage: Usage) -> None:
-        """Begin a run in which so much was spent before: nothing if it is a new one."""
+    def begin_run(self, spent: Spending = Spending()) -> None:
+        """Begin a run in which so much was spent before, at the prices of that time: nothing if it is a new one."""
+        total = spent.total
         with self._lock:
-            self._run.spent = {"calls": float(calls), **self._bill(usage)}
+            tokens = total.prompt_tokens + total.completion_tokens
+            self._run.spent = {"calls": total.calls, "tokens": tokens, "cost": spent.cost}
             self._said.clear()
 
     def shares(self, groups: int) -> list[Allowance]:
@@ -114,13 +118,15 @@ class Budget:
             self._said.add(topic)
             self._hear(kind, text)
 
-    def _count(self, usage: Usage | None) -> dict[str, float]:
-        """The bill of one call, which the average takes in if it was answered."""
-        bill = self._bill(usage or Usage())
-        if usage is not None:
+    def _count(self, outlay: Outlay, *, answered: bool) -> dict[str, float]:
+        """The bill of one call, whose tokens and costs the average takes in if it was answered."""
+        usage = outlay.usage
+        tokens, cost = usage.prompt_tokens + usage.completion_tokens, self.cost(usage)
+        bill = {"calls": outlay.requests, "tokens": tokens, "cost": cost}
+        if answered:
             self._answered += 1
-            for kind, value in bill.items():
-                self._average[kind] += (value - self._average[kind]) / self._answered
+            for kind in ("tokens", "cost"):
+                self._average[kind] += (bill[kind] - self._average[kind]) / self._answered
             blind = [name for name in self.limits if not name.endswith("_calls")]
             if blind and not bill["tokens"]:
                 text = (
@@ -128,9 +134,6 @@ class Budget:
                 )
                 self._say("tokens", EventKind.BUDGET_SHORT, text)
         return bill
-
-    def _bill(self, usage: Usage) -> dict[str, float]:
-        return {"tokens": usage.prompt_tokens + usage.completion_tokens, "cost": self._prices.cost(usage)}
 
 
 class Allowance:
@@ -162,14 +165,13 @@ class Allowance:
                     ledger.begun += self._set_aside
             self._set_aside -= 1
 
-    def settle(self, usage: Usage | None, *, made: bool = True) -> None:
-        """After a call: its usage, or None if it failed; `made=False` if there was no request after all."""
+    def settle(self, outlay: Outlay, *, answered: bool = True) -> None:
+        """After a call: what it took, and whether there was a reply."""
         budget = self._budget
         with budget._lock:
             self._give_back(1)
-            bill = budget._count(usage)
+            bill = budget._count(outlay, answered=answered)
             for ledger in self._ledgers:
-                ledger.spent["calls"] += made
                 for kind, value in bill.items():
                     ledger.spent[kind] += value
 

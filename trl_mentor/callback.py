@@ -19,7 +19,7 @@ from trl_mentor.errors import ConfigError
 from trl_mentor.lesson_queue import LessonQueue
 from trl_mentor.mentor import Mentor
 from trl_mentor.plain import from_plain, plain_json
-from trl_mentor.records import Cause, Evaluation, EventKind, Route, Usage
+from trl_mentor.records import Cause, Evaluation, EventKind, Route
 from trl_mentor.schedules import Ahead
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.trackers import Tables

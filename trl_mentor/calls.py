@@ -12,9 +12,9 @@ from trl_mentor.backends.base import Backend
 from trl_mentor.budget import Allowance, Budget
 from trl_mentor.errors import BackendError, NotAskedError
 from trl_mentor.mentor_pool import Clock, describe, outcome_of
-from trl_mentor.records import Call, Message, Reply, Role, Usage
+from trl_mentor.records import Call, Message, Reply, Role
 from trl_mentor.reply_cache import ReplyCache, request_digest
-from trl_mentor.spending import Ledger
+from trl_mentor.spending import Ledger, outlay_of
 
 
 class Caller:
@@ -80,18 +80,17 @@ class Caller:
         try:
             reply = outcome_of(lambda: self._backend.chat(messages, role=role, timeout=timeout, schema=schema))
         finally:
-            usage = _usage(reply) if isinstance(reply, Reply) else None
-            made = not isinstance(reply, NotAskedError)
-            self._allowance.settle(usage, made=made)
-            self._ledger.end(role, time.monotonic() - since, usage, made=made)
+            outlay, answered = outlay_of(reply), isinstance(reply, Reply)
+            self._allowance.settle(outlay, answered=answered)
+            self._ledger.end(role, time.monotonic() - since, outlay, answered=answered)
         seconds, self._asking = time.monotonic() - since, None
         if isinstance(reply, NotAskedError):
             raise reply
-        if usage is None or not isinstance(reply, Reply):
-            error = describe(reply)
-            self.calls.append(Call(role, seconds, error=error, endpoint=getattr(reply, "endpoint", None)))
+        if not isinstance(reply, Reply):
+            error, endpoint = describe(reply), getattr(reply, "endpoint", None)
+            self.calls.append(Call(role, seconds, outlay.usage, error=error, endpoint=endpoint))
             raise BackendError(error)
-        self.calls.append(Call(role, seconds, usage, endpoint=reply.endpoint))
+        self.calls.append(Call(role, seconds, outlay.usage, endpoint=reply.endpoint))
         return reply
 
     def read(self, *, error: str | None, thinking_chars: int) -> None:
@@ -106,10 +105,3 @@ class Caller:
         if asking is not None:
             role, since = asking
             self.calls.append(Call(role, time.monotonic() - since, error=f"abandoned: {reason}"))
-
-
-def _usage(reply: Reply) -> Usage:
-    """The tokens that the endpoint counted, 0 for what is no count: they are a bill, not worth a training step."""
-    names = ("prompt_tokens", "completion_tokens", "cached_tokens", "thinking_tokens")
-    counts = [getattr(reply.usage, name, None) for name in names]
-    return Usage(*(count if type(count) is int and 0 <= count < 2**40 else 0 for count in counts))

@@ -17,6 +17,7 @@ from trl_mentor.errors import AccessDeniedError, BackendError, EndpointPausedErr
 from trl_mentor.events import Events
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import EventKind, Message, Reply, Role
+from trl_mentor.spending import Outlay, outlay_of
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,11 @@ class Endpoints:
             return None
         return known[0] if len(known) == 1 else json.dumps(known)
 
+    @property
+    def models(self) -> list[str]:
+        """What answers, each once: the name of a backend's model or, where it has none, the kind of backend."""
+        return list(dict.fromkeys(_model(endpoint.backend) for endpoint in self._endpoints))
+
     def chat(
         self, messages: Sequence[Message], *, role: Role, timeout: float, schema: Mapping[str, Any] | None = None
     ) -> Reply:
@@ -85,18 +91,21 @@ class Endpoints:
         end, left = self._clock() + timeout, timeout
         untried = list(self._endpoints)
         failure: Exception | None = None
+        spent = Outlay()
         while untried and (chosen := self._choose(untried, left, end)):
             endpoint, ticket, left = chosen
             untried.remove(endpoint)
             timeout = self._share(left, untried)
             job = partial(endpoint.backend.chat, messages, role=role, timeout=timeout, schema=schema)
             outcome = self._ask(endpoint, ticket, timeout, job)
+            spent += outlay_of(outcome)
             if not isinstance(outcome, Exception):
-                return outcome
+                whole = isinstance(outcome, Reply)
+                return replace(outcome, requests=spent.requests, usage=spent.usage) if whole else outcome
             failure, left = outcome, end - self._clock()
             if isinstance(failure, RequestRefusedError):
                 break
-        raise self._paused(end) if failure is None else failure
+        raise self._paused(end) if failure is None else _charged(failure, spent)
 
     def interrupt(self) -> None:
         """End the calls under way where a backend can: those that have a method of this name."""
@@ -184,6 +193,22 @@ class Endpoints:
             f"mentoring is paused: {endpoint.name} is left alone and tried again in {left:.3g} s; "
             f"the last failure: {endpoint.last_failure}"
         )
+
+
+def _charged(failure: Exception, spent: Outlay) -> Exception:
+    """The failure of the last endpoint, with what all of them took."""
+    if not isinstance(failure, BackendError):
+        if spent == outlay_of(failure):
+            return failure
+        failure = BackendError(describe(failure))
+    failure.requests, failure.usage = spent.requests, spent.usage
+    return failure
+
+
+def _model(backend: Backend) -> str:
+    model = getattr(backend, "model", None)
+    name = getattr(model, "name_or_path", model)
+    return name if isinstance(name, str) and name else type(backend).__name__
 
 
 def _names(backends: Sequence[Backend]) -> list[str]:

@@ -17,6 +17,8 @@
 group. They never reach a training step.
 """
 
+from trl_mentor.records import Usage
+
 
 class MentorError(Exception):
     """Base class of every error this package raises on purpose."""
@@ -39,6 +41,10 @@ class BackendError(MentorError):
 
     endpoint: str | None = None
     """Which of several endpoints failed."""
+    requests: int = 1
+    """Requests that were made, with those that repeat a failed one."""
+    usage: Usage = Usage()
+    """Tokens that the endpoint counted all the same, as for a reply that nobody can use."""
 
 
 class RequestRefusedError(BackendError):
@@ -51,6 +57,8 @@ class AccessDeniedError(BackendError):
 
 class NotAskedError(BackendError):
     """No request was made, on purpose; the group ends without a hint, which is no failure. The message says why."""
+
+    requests = 0
 
 
 class EndpointPausedError(NotAskedError):

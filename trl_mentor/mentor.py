@@ -20,9 +20,9 @@ from trl_mentor.leaks.rules import LeakRule
 from trl_mentor.mentor_pool import Clock, MentorPool, describe, outcome_of
 from trl_mentor.packing import check_budget
 from trl_mentor.priority import most_promising_first
-from trl_mentor.records import CollapsedGroup, Event, Guidance, Usage
+from trl_mentor.records import CollapsedGroup, Event, Guidance
 from trl_mentor.reply_cache import ReplyCache
-from trl_mentor.spending import Ledger
+from trl_mentor.spending import Ledger, Spending
 from trl_mentor.templating import PromptTemplates
 from trl_mentor.tutorial import Ablation, Plan, Tutorial
 
@@ -109,13 +109,18 @@ class Mentor:
         self._endpoints = endpoints
         self._clocks: set[Clock] = set()
 
+    @property
+    def models(self) -> list[str]:
+        """What its backends run, for the records of a run."""
+        return self._endpoints.models
+
     def take_events(self) -> list[Event]:
         """What happened to the mentor as a whole since the last time, oldest first."""
         return self.events.take()
 
-    def resume_spending(self, calls: int = 0, usage: Usage | None = None) -> None:
-        """Begin a run that has made so many calls already, and so paid for these tokens; a new one by default."""
-        self.budget.begin_run(calls, usage or Usage())
+    def resume_spending(self, spent: Spending = Spending()) -> None:
+        """Begin a run that has taken so much already; a new one by default."""
+        self.budget.begin_run(spent)
 
     def guide(self, groups: Sequence[CollapsedGroup]) -> list[Guidance]:
         """One guidance per group, in order, after at most `deadline` seconds.

@@ -150,6 +150,8 @@ class Reply:
     """The model's thinking where the endpoint returns it apart from the reply."""
     endpoint: str | None = None
     """Which of several endpoints answered."""
+    requests: int = 1
+    """Requests that it took: more than one where earlier ones failed. `usage` is that of all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request to the mentor: its tokens, seconds and, if it failed, the error."""
+    """One question to the mentor, repeated or not: its tokens, seconds and, if there was no reply, the error."""
 
     role: Role
     seconds: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import aiohttp
@@ -19,6 +19,14 @@ from trl_mentor.backends.retry import retry_delay
 from trl_mentor.errors import BackendError
 
 T = TypeVar("T")
+
+
+@dataclass
+class Tries:
+    """The requests of one call: until when there may be further ones, and how many were made."""
+
+    deadline: float
+    made: int = 0
 
 
 class API:
@@ -51,7 +59,7 @@ class API:
     def get(self, path: str, *, timeout: float) -> Answer:
         """The answer of whatever status. Raises `BackendError` if there is none."""
 
-        async def once(deadline: float) -> Answer | Failure:
+        async def once(tries: Tries) -> Answer | Failure:
             try:
                 return await self._client.request(path)
             except (aiohttp.ClientError, OSError, ValueError, BackendError) as error:
@@ -59,28 +67,37 @@ class API:
 
         return self.run(once, timeout)
 
-    def run(self, request: Callable[[float], Coroutine[Any, Any, T | Failure]], timeout: float) -> T:
-        """What the coroutine returns, which is given its deadline. Raises `BackendError` for a failure or a delay."""
-        if timeout <= 0:
-            raise BackendError(f"no time left to ask {self._model!r}")
-        outcome = self._requests.run(lambda: _in_time(request, timeout), timeout)
+    def run(self, request: Callable[[Tries], Coroutine[Any, Any, T | Failure]], timeout: float) -> T:
+        """What the coroutine returns, which keeps to its deadline and counts its requests.
+
+        Raises `BackendError`, with their number, for a failure or a delay.
+        """
+        tries = Tries(time.monotonic() + timeout)
+        try:
+            if timeout <= 0:
+                raise BackendError(f"no time left to ask {self._model!r}")
+            outcome = self._requests.run(lambda: _in_time(request, tries, timeout), timeout)
+        except BackendError as error:
+            error.requests = tries.made
+            raise
         # Raised here, in no except block: the client's errors hold the request and its headers.
         if isinstance(outcome, Failure):
-            raise outcome.kind(f"{self.url} {outcome.text}")
+            failure = outcome.kind(f"{self.url} {outcome.text}")
+            failure.requests, failure.usage = tries.made, outcome.usage
+            raise failure
         return outcome
 
-    async def post(
-        self, path: str, body: Mapping[str, Any], read: Callable[[object], T], deadline: float
-    ) -> T | Failure:
+    async def post(self, path: str, body: Mapping[str, Any], read: Callable[[object], T], tries: Tries) -> T | Failure:
         """What `read` makes of the JSON of the answer, None for what is no JSON; `BackendError` if it cannot."""
         for attempt in range(self._max_retries + 1):
+            tries.made += 1
             outcome = await self._try(path, body, read)
             if not isinstance(outcome, Failure):
                 return outcome
             delay = retry_delay(outcome, attempt)
             if delay is None or attempt == self._max_retries:
                 break
-            if time.monotonic() + delay >= deadline:
+            if time.monotonic() + delay >= tries.deadline:
                 return replace(outcome, text=f"{outcome.text}; a retry in {delay:.1f} s would come too late")
             await asyncio.sleep(delay)
         return outcome
@@ -99,9 +116,11 @@ class API:
         return refused(answer, model=self._model, key_name=self._key_name, hide=self.hide)
 
 
-async def _in_time(request: Callable[[float], Coroutine[Any, Any, T | Failure]], timeout: float) -> T | Failure:
+async def _in_time(
+    request: Callable[[Tries], Coroutine[Any, Any, T | Failure]], tries: Tries, timeout: float
+) -> T | Failure:
     try:
         async with asyncio.timeout(timeout):
-            return await request(time.monotonic() + timeout)
+            return await request(tries)
     except TimeoutError:
         return Failure(BackendError, f"gave no complete reply within {timeout:.1f} s")

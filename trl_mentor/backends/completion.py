@@ -7,16 +7,14 @@ from trl_mentor.records import Reply, Usage
 
 
 def read_reply(completion: object) -> Reply:
-    """The first choice of a chat completion, given as parsed JSON, or `BackendError` if there is none."""
+    """The first choice of a chat completion, given as parsed JSON, or `BackendError` with the usage if it is none."""
     choice = _first_choice(completion)
     message = _field(choice, "message")
     if not isinstance(message, dict):
-        raise BackendError(
-            "the endpoint's answer holds no chat completion; check that base_url is the root of its API"
-        )
+        raise _useless("holds no chat completion; check that base_url is the root of its API", completion)
     content = message.get("content")
     if content is not None and not isinstance(content, str):
-        raise BackendError(f"the endpoint's reply has content of type {type(content).__name__}; expected text")
+        raise _useless(f"has content of type {type(content).__name__}; expected text", completion)
     truncated = _field(choice, "finish_reason") == "length"
     return Reply(content or "", _usage(_field(completion, "usage")), truncated, thinking=_thinking(message))
 
@@ -26,8 +24,14 @@ def read_plain_reply(completion: object) -> Reply:
     choice = _first_choice(completion)
     text = _field(choice, "text")
     if not isinstance(text, str):
-        raise BackendError("the endpoint's answer holds no completion; check that base_url is the root of its API")
+        raise _useless("holds no completion; check that base_url is the root of its API", completion)
     return Reply(text, _usage(_field(completion, "usage")), _field(choice, "finish_reason") == "length")
+
+
+def _useless(why: str, completion: object) -> BackendError:
+    error = BackendError(f"the endpoint's answer {why}")
+    error.usage = _usage(_field(completion, "usage"))  # it is billed like any other
+    return error
 
 
 def _first_choice(completion: object) -> object:

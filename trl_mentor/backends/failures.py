@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from trl_mentor.backends.http_client import Answer
 from trl_mentor.errors import AccessDeniedError, BackendError, RequestRefusedError
+from trl_mentor.records import Usage
 
 _SHOWN = 400
 
@@ -31,6 +32,8 @@ class Failure:
     retry_after: str | None = None
     lost: bool = False
     """Whether it ended on the way to the endpoint or back."""
+    usage: Usage = field(default_factory=Usage)
+    """Tokens that the endpoint counted for an answer that is no reply."""
 
     def may_come_from_the_schema(self, *, accepted_before: bool) -> bool:
         """Whether the same request without `response_format` may succeed."""
@@ -57,7 +60,7 @@ def refused(answer: Answer, *, model: str, key_name: str | None, hide: Callable[
 def broken(error: Exception, *, hide: Callable[[str], str]) -> Failure:
     """The failure that an error of the HTTP client means, or of reading the answer."""
     if isinstance(error, BackendError):
-        return Failure(BackendError, _cut(hide(f"failed: {error}")))
+        return Failure(BackendError, _cut(hide(f"failed: {error}")), usage=error.usage)
     name = type(error).__name__
     # A certificate that is not trusted is a ValueError too, and so is an address that is none.
     if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientConnectionError):

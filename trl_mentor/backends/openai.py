@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from trl_mentor.backends.api import API
+from trl_mentor.backends.api import API, Tries
 from trl_mentor.backends.completion import read_reply
 from trl_mentor.backends.endpoint import (
     billing_headers,
@@ -114,28 +114,28 @@ class OpenAIBackend:
         Raises `BackendError` if the request fails or is not complete by then. A reply without content has the text
         ""; the usage is 0 where the endpoint does not count.
         """
-        return self._api.run(lambda deadline: self._answer(messages, role, schema, deadline), timeout)
+        return self._api.run(lambda tries: self._answer(messages, role, schema, tries), timeout)
 
     def close(self) -> None:
         """End requests in flight and release the connections; later calls raise `BackendError`."""
         self._api.close()
 
     async def _answer(
-        self, messages: Sequence[Message], role: Role, schema: Mapping[str, Any] | None, deadline: float
+        self, messages: Sequence[Message], role: Role, schema: Mapping[str, Any] | None, tries: Tries
     ) -> Reply | Failure:
         """Ask with the schema if there is one; without it where the endpoint takes the request only so."""
         thinks = self._settings["thinking"].get(role)
         body = with_thinking(self._settings["extra_body"], thinks)
         if schema is None or thinks or self._schemas_refused or "response_format" in body:
-            return await self._send(messages, body, deadline)
+            return await self._send(messages, body, tries)
         form = {"type": "json_schema", "json_schema": {"name": role.value, "strict": True, "schema": dict(schema)}}
-        outcome = await self._send(messages, {**body, "response_format": form}, deadline)
+        outcome = await self._send(messages, {**body, "response_format": form}, tries)
         if isinstance(outcome, Reply):
             self._schemas_taken = True
             return outcome
         if not outcome.may_come_from_the_schema(accepted_before=self._schemas_taken):
             return outcome
-        plain = await self._send(messages, body, deadline)
+        plain = await self._send(messages, body, tries)
         if isinstance(plain, Reply) and not self._schemas_refused:
             self._schemas_refused = True
             logger.info(
@@ -145,12 +145,13 @@ class OpenAIBackend:
             )
         return plain
 
-    async def _send(self, messages: Sequence[Message], body: Mapping[str, Any], deadline: float) -> Reply | Failure:
+    async def _send(self, messages: Sequence[Message], body: Mapping[str, Any], tries: Tries) -> Reply | Failure:
         # OpenAI's newer models refuse `max_tokens`; most other servers know nothing else.
         limit = "max_tokens" if self._settings["base_url"] else "max_completion_tokens"
         asked = {"model": self.model, "messages": list(messages), "temperature": self._settings["temperature"]}
         whole = {**asked, limit: self._settings["max_tokens"], **body}
-        return await self._api.post("/chat/completions", whole, self._read, deadline)
+        outcome = await self._api.post("/chat/completions", whole, self._read, tries)
+        return replace(outcome, requests=tries.made) if isinstance(outcome, Reply) else outcome
 
     def _read(self, completion: object) -> Reply:
         reply = read_reply(completion)

@@ -128,4 +128,4 @@ def _sample(setup: Setup, api: API, prompt: Any) -> Reply:
         "top_p": training.top_p,
     }
     path, read = ("/completions", read_plain_reply) if plain else ("/chat/completions", read_reply)
-    return api.run(lambda deadline: api.post(path, body, read, deadline), _CALL_SECONDS)
+    return api.run(lambda tries: api.post(path, body, read, tries), _CALL_SECONDS)
