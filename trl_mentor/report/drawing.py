@@ -41,6 +41,7 @@ GREEN, ORANGE, VERMILION, SKY, BLUE, PURPLE, GREY = (
 
 CSS = """.chart svg{display:block;width:100%;max-width:720px;height:auto;overflow:visible}
 .chart text{font-family:inherit;white-space:pre}
+.chart [stroke=Canvas]{stroke:var(--card,Canvas)}
 """
 """Rules for the page that the pictures stand in."""
 

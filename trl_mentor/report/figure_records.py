@@ -189,17 +189,25 @@ class Topics:
 
 
 @dataclass(frozen=True, slots=True)
-class TransferRow:
-    """Returns of collapsed prompts that were solved without a hint, by what their intervention had brought."""
+class Occasion:
+    """Collapsed prompts that were answered again without a hint on one occasion, and how many were solved."""
 
     name: str
-    """`all`, `training` or `probe`."""
+    """`training`, where a prompt came round again, or `probe`."""
+    returns: int
     rescued: Share | None
-    others: Share | None
-    """Collapsed and not rescued: the baseline, whose prompts may be harder to begin with."""
+    """By what the re-roll had brought."""
     hint_saturated: Share | None
+    others: Share | None
+    """Still collapsed or not re-rolled."""
     comparison: Comparison | None
-    """Rescued against others."""
+    """Rescued against others, whose prompts may be harder to begin with."""
+    hint: Share | None
+    """By arm, whatever the re-roll had brought."""
+    control: Share | None
+    generic: Share | None
+    uplift: Comparison | None
+    """Hint against control: a lot decided, so that the prompts are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +215,9 @@ class Transfer:
     """Whether what was learnt carries over to the plain question."""
 
     returns: int
-    rows: tuple[TransferRow, ...]
-    """`all` first; `training` and `probe` where both happened."""
-    hint: Share | None
-    """By arm, whatever the re-roll brought: a lot decided, so that the prompts are alike."""
-    control: Share | None
-    generic: Share | None
-    comparison: Comparison | None
-    """Hint against control."""
+    """On all occasions; the same prompt may come round in training and be probed."""
+    rows: tuple[Occasion, ...]
+    """By occasion, training first; those that there were."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,9 @@ NO_MENTOR = "no_mentor"
 def report_figures(records: JournalRecords) -> Figures:
     """What the journal of a run says about it, also while the run goes on."""
     bookings = [Booking(item.step, _without_tallies(item.counters)) for item in records.bookings]
-    totals = sum((item.counters for item in bookings), Counters()) if bookings else None
-    repeated, run = _without_tallies(records.repeated), records.run
+    course = stretches(bookings)
+    totals = course[-1].totals if course else None
+    found, repeated, run = _topics(records), _without_tallies(records.repeated), records.run
     steps = [item.step for group in (records, bookings, records.returns, records.evaluations) for item in group]
     return Figures(
         run=run,
@@ -48,14 +49,14 @@ def report_figures(records: JournalRecords) -> Figures:
         first_time=records.times[0] if records.times else None,
         last_time=records.times[-1] if records.times else None,
         counts=counts(records, totals),
-        points=tuple(map(point, stretches(bookings))) if totals and totals.batches else (),
-        recovery=_recovery(records),
+        points=tuple(map(point, course)) if totals and totals.batches else (),
+        recovery=_recovery(records, {row.name for row in found.rows}),
         causes=tuple(_causes(records, totals)),
         origins=_by(records, lambda item: NO_MENTOR if item.guidance is None else str(item.guidance.origin)),
         verdict_paths=_by(records, lambda item: None if item.guidance is None else verdict_path(item.guidance)),
         drafts=drafts(records),
         hints=_hints(records),
-        topics=_topics(records),
+        topics=found,
         bill=Bill.of(totals, priced=run.priced) if totals else None,
         repeated=Bill.of(repeated, priced=run.priced) if repeated != Counters() else None,
         transfer=transfer(records.returns),
@@ -70,7 +71,7 @@ def report_figures(records: JournalRecords) -> Figures:
 
 def _without_tallies(counters: Counters) -> Counters:
     """The counters alone: the tallies, with a name for each topic, say nothing that the interventions do not."""
-    return replace(counters, recovery=Tallies(), transfer=Tallies())
+    return replace(counters, recovery=Tallies(), transfer=Tallies(), probed=Tallies())
 
 
 def _by(records: Iterable[Intervention], name: Callable[[Intervention], str | None]) -> tuple[Outcomes, ...]:
@@ -90,7 +91,7 @@ def _hint(record: Intervention) -> str | None:
     return record.guidance.hint
 
 
-def _recovery(records: Sequence[Intervention]) -> Recovery:
+def _recovery(records: Sequence[Intervention], topics: set[str]) -> Recovery:
     found: defaultdict[str, Tally] = defaultdict(Tally)
     for record in records:
         if record.outcome is RerollOutcome.SKIPPED:
@@ -100,7 +101,7 @@ def _recovery(records: Sequence[Intervention]) -> Recovery:
         found["rerolled"] += tally
         found["generic"] += tally if generic else Tally()
         found["hinted" if generic or _hint(record) is not None else "plain"] += tally
-    tallies = _named(recovery(records), {row.name for row in _topics(records).rows})
+    tallies = _named(recovery(records), topics)
     return Recovery(
         **{name: Share.of(found[name]) for name in ("rerolled", "hinted", "plain", "generic")},
         uplift=tuple(uplift_table(tallies)),

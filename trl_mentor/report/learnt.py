@@ -9,36 +9,36 @@ from statistics import fmean, quantiles
 
 from trl_mentor.collapse import exceeds
 from trl_mentor.records import Arm, Intervention, RerollOutcome, Return
-from trl_mentor.report.figure_records import Reliance, Share, Transfer, TransferRow
-from trl_mentor.tallies import Tallies
+from trl_mentor.report.figure_records import Occasion, Reliance, Share, Transfer
 from trl_mentor.transfer import transfer as cohorts
-from trl_mentor.uplift import compare, rescued_and_others
+from trl_mentor.uplift import compare, rescued_and_others, transfer_uplift
 
 BINS = 24
 
+_OCCASIONS = {"training": False, "probe": True}
+
 
 def transfer(returns: Sequence[Return]) -> Transfer:
-    """How the prompts that came round again were answered."""
+    """How the prompts that had collapsed were answered later, apart for training and for probes."""
+    apart = [(name, [item for item in returns if item.probe is probe]) for name, probe in _OCCASIONS.items()]
+    return Transfer(len(returns), tuple(_occasion(name, items) for name, items in apart if items))
+
+
+def _occasion(name: str, returns: Sequence[Return]) -> Occasion:
     found = cohorts(returns)
-    training, probes = ([item for item in returns if item.probe is probe] for probe in (False, True))
-    rows = [_row("all", found)]
-    if training and probes:
-        rows += [_row("training", cohorts(training)), _row("probe", cohorts(probes))]
-    hint, control, generic = (found[f"arm:{arm}"] for arm in Arm)
-    return Transfer(
-        returns=len(returns),
-        rows=tuple(rows) if returns else (),
-        hint=Share.of(hint),
-        control=Share.of(control),
-        generic=Share.of(generic),
-        comparison=compare(hint, control),
-    )
-
-
-def _row(name: str, found: Tallies) -> TransferRow:
     rescued, others = rescued_and_others(found)
-    saturated = Share.of(found[RerollOutcome.HINT_SATURATED])
-    return TransferRow(name, Share.of(rescued), Share.of(others), saturated, compare(rescued, others))
+    return Occasion(
+        name,
+        returns=len(returns),
+        rescued=Share.of(rescued),
+        hint_saturated=Share.of(found[RerollOutcome.HINT_SATURATED]),
+        others=Share.of(others),
+        comparison=compare(rescued, others),
+        hint=Share.of(found[f"arm:{Arm.HINT}"]),
+        control=Share.of(found[f"arm:{Arm.CONTROL}"]),
+        generic=Share.of(found[f"arm:{Arm.GENERIC}"]),
+        uplift=transfer_uplift(found),
+    )
 
 
 def reliance(records: Iterable[Intervention], threshold: float) -> Reliance | None:

@@ -58,9 +58,7 @@ def bars(axes: Axes, rows: Sequence[Bar], colours: Mapping[str, str], *, title: 
         left = 0.0
         for name, colour in colours.items():
             if width := row.parts.get(name, 0):
-                axes.barh(
-                    place, width, left=left, height=0.7, color=colour, edgecolor=PAGE, linewidth=0.8, label=name
-                )
+                axes.barh(place, width, left=left, height=0.7, color=colour, edgecolor=PAGE, linewidth=0.8, label=name)
                 left += width
         axes.text(left + longest * 0.012, place, row.note, va="center", fontsize=10)
     _rows(axes, [label(row.name) for row in rows])

@@ -46,7 +46,8 @@ def recovery(figures: Figures) -> str | None:
 
 def _strata(found: Recovery, kind: str) -> Sequence[UpliftRow]:
     rows = found.uplift or found.uplift_over_generic
-    return [row for row in rows if row.kind == kind][:MOST_TOPICS]
+    compared = [row for row in rows if row.kind == kind and (row.comparison is not None or kind == "all")]
+    return compared[:MOST_TOPICS]
 
 
 def _rates(found: Recovery, row: UpliftRow) -> Row:
@@ -93,16 +94,18 @@ def _recovery_without_lot(found: Recovery) -> str | None:
     return svg(Drawing("Recovery of re-rolled groups", said, 0.9 + 0.4 * len(rows), paint))
 
 
+_OCCASIONS = {"training": "in training", "probe": "in probes"}
+
+
 def transfer(figures: Figures) -> str | None:
     """How often collapsed prompts are solved without a hint when they come round again."""
-    found = figures.transfer
     rows = []
-    for row in found.rows:
-        where = {"all": "", "training": ", in training", "probe": ", in probes"}[row.name]
-        shares = {"rescued": row.rescued, "hint saturated": row.hint_saturated, "not rescued": row.others}
-        rows += [_counted(f"{name}{where}", share, "outcome") for name, share in shares.items() if share]
-    arms = {"hint": found.hint, "fixed hint": found.generic, "plain question": found.control}
-    rows += [_counted(f"by lot: {name}", share, "lot") for name, share in arms.items() if share]
+    for found in figures.transfer.rows:
+        outcomes = {"rescued": found.rescued, "hint saturated": found.hint_saturated, "not rescued": found.others}
+        arms = {"hint": found.hint, "fixed hint": found.generic, "plain question": found.control}
+        where = _OCCASIONS[found.name]
+        rows += [_counted(f"{where}: {name}", share, "outcome") for name, share in outcomes.items() if share]
+        rows += [_counted(f"{where}: {name}, by lot", share, "lot") for name, share in arms.items() if share]
     if not rows:
         return None
 
@@ -110,13 +113,13 @@ def transfer(figures: Figures) -> str | None:
         axes = figure.subplots()
         intervals(axes, rows, {"outcome": BLUE, "lot": GREEN})
         percent_axis(axes)
-        axes.set_title("Prompts solved without a hint when they came round again, in %")
+        axes.set_title("Prompts solved without a hint when they were asked again, in %")
 
     return svg(Drawing("Transfer", "Shares with their 95 % Wilson intervals.", 0.9 + ROW * len(rows), paint))
 
 
 def _counted(name: str, share: Share, colour: str) -> Row:
-    return Row(f"{name}, {share.hits} of {share.groups}", {colour: _span(share.rate)})
+    return Row(name, {colour: _span(share.rate)}, f"{share.hits} of {share.groups}")
 
 
 def reliance(figures: Figures) -> str | None:
