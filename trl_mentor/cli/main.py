@@ -25,6 +25,10 @@ COMMANDS = {
         "trl_mentor.cli.plan",
         "predict the time of a step with a mentor, and the mentor replicas that a run needs",
     ),
+    "report": (
+        "trl_mentor.cli.report",
+        "see a run as one HTML page: did hints help, what did they cost, every intervention",
+    ),
 }
 """Command -> module with `main(argv) -> int`, and its line in the help."""
 
