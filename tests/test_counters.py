@@ -4,12 +4,12 @@ import math
 
 from trl_mentor.counters import (
     Counters,
-    batch_metrics,
     count_causes,
     count_guidances,
     count_outcomes,
     count_states,
 )
+from trl_mentor.metrics import batch_metrics
 from trl_mentor.records import Cause, GroupState, Guidance, HintOrigin, RerollOutcome
 from trl_mentor.spending import RoleSpending, Spending
 

@@ -14,7 +14,8 @@ from trl_mentor.cli.grpo import ARGUMENTS
 from trl_mentor.cli.main import COMMANDS
 from trl_mentor.cli.recipe import TRAINING_MODULE, WordsParser, launch_arguments, parse_recipe
 from trl_mentor.config import MentorGRPOConfig
-from trl_mentor.counters import Counters, batch_metrics
+from trl_mentor.counters import Counters
+from trl_mentor.metrics import batch_metrics
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "launch.md").read_text(encoding="utf-8")

@@ -34,6 +34,7 @@ LAYERS = {
     "journal": 1,
     "journal_table": 1,
     "markdown": 1,
+    "metrics": 1,
     "packing": 1,
     "plain": 1,
     "plan_records": 1,

@@ -13,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from trl_mentor.counters import Counters, batch_metrics
+from trl_mentor.counters import Counters
+from trl_mentor.metrics import batch_metrics
+from trl_mentor.records import Arm, RerollOutcome
+from trl_mentor.tallies import Tallies, Tally
+from trl_mentor.uplift import run_metrics
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -101,11 +105,25 @@ def test_the_readmes_example_is_twelve_lines_whose_imports_resolve():
             assert all(hasattr(home, alias.name) for alias in node.names)
 
 
-def test_the_readme_lists_exactly_the_metrics_that_are_logged():
-    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Metrics")[2].partition("\n\n## ")[0]
+def listed_metrics(section):
+    """The names in the first column of the table in one section of the page on metrics."""
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    table = page.partition(f"## {section}")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `") and "`mentor/...`" not in line]
-    listed = [f"mentor/{name}" for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert sorted(listed) == sorted(batch_metrics(Counters(lessons=1)))
+    return sorted(f"mentor/{name}" for row in rows for name in re.findall(r"`(\w+)`", row))
+
+
+def test_the_page_on_metrics_lists_exactly_those_of_a_batch():
+    assert listed_metrics("Of each generation batch") == sorted(batch_metrics(Counters(lessons=1), priced=True))
+
+
+def test_the_page_on_metrics_lists_exactly_those_of_a_window_and_a_run():
+    names = [*map(str, RerollOutcome), *(f"arm:{arm}" for arm in Arm)]
+    returned = Tallies({name: Tally(4, 2) for name in names})
+    trial = Tallies({f"{arm}/all": Tally(4, 2) for arm in Arm})
+    counted = Counters(recovery=trial, transfer=returned, probed=returned, reliance_count=1)
+    window = [name for name in run_metrics(counted, counted) if not name.startswith("mentor/total/")]
+    assert listed_metrics("Of each log window and of the run") == sorted(window)
 
 
 def test_the_readme_maps_every_module_and_none_that_is_gone():

@@ -1,4 +1,4 @@
-"""Totals of a run, and the metrics of one generation batch."""
+"""Totals of a run."""
 
 from __future__ import annotations
 
@@ -178,54 +178,3 @@ def count_guidances(guidances: Iterable[Guidance | None]) -> Counters:
         shortened=sum(guidance.shortened for guidance in given),
     )
 
-
-def batch_metrics(batch: Counters) -> dict[str, float]:
-    """The `mentor/*` metrics of one generation batch: the same keys for every batch.
-
-    `frac_*` are shares of all groups of the batch. Trackers warn about values that are not numbers, so a rate of what
-    may not have happened is left out where it did not: `mentor/staleness`, in optimizer steps per lesson.
-    """
-    groups = max(batch.groups, 1)
-    shares = {
-        name: getattr(batch, name) / groups
-        for name in (
-            "collapsed",
-            "all_correct",
-            "unscorable",
-            "rescued",
-            "hint_saturated",
-            "still_collapsed",
-            "skipped",
-        )
-    }
-    causes = {str(cause): getattr(batch, f"cause_{cause}") / groups for cause in Cause}
-    origins = {
-        name: getattr(batch, name) / groups for name in ("accepted", "fallback", "format", "not_asked", "failed")
-    }
-    totals = {
-        "handed_over": batch.handed_over,
-        "lessons": batch.lessons,
-        "dropped": batch.dropped,
-        "shortened": batch.shortened,
-        "mentor_calls": batch.calls,
-        "mentor_call_errors": batch.call_errors,
-        "replayed": batch.replayed,
-        "reward_errors": batch.reward_errors,
-        "mentor_prompt_tokens": batch.mentor_prompt_tokens,
-        "mentor_completion_tokens": batch.mentor_completion_tokens,
-        "mentor_cached_tokens": batch.mentor_cached_tokens,
-        "mentor_thinking_tokens": batch.mentor_thinking_tokens,
-        "mentor_seconds": batch.mentor_seconds,
-        "reroll_completions": batch.reroll_completions,
-        "reroll_successes": batch.reroll_successes,
-        "reroll_tokens": batch.reroll_tokens,
-        "reroll_seconds": batch.reroll_seconds,
-    }
-    staleness = {"mentor/staleness": batch.staleness / batch.lessons} if batch.lessons else {}
-    return {
-        **staleness,
-        **{f"mentor/frac_{name}": share for name, share in shares.items()},
-        **{f"mentor/frac_cause_{name}": share for name, share in causes.items()},
-        **{f"mentor/frac_hint_{name}": share for name, share in origins.items()},
-        **{f"mentor/{name.removeprefix('mentor_')}": float(total) for name, total in totals.items()},
-    }

@@ -24,7 +24,7 @@ from trl_mentor.checkpoints import last_complete_checkpoint, nothing_to_resume, 
 from trl_mentor.collapse import SuccessRule, group_states
 from trl_mentor.config import check_deadline, mentor_arguments
 from trl_mentor.contract import Generated, check_contract
-from trl_mentor.counters import Booking, Counters, batch_metrics, count_states
+from trl_mentor.counters import Booking, Counters, count_states
 from trl_mentor.engine_limit import engine_limit
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
@@ -44,6 +44,7 @@ from trl_mentor.guards import (
 from trl_mentor.intervene import Concerned, Means, Outcome, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
+from trl_mentor.metrics import batch_metrics
 from trl_mentor.probe import Candidate, Prober, apart, probe
 from trl_mentor.records import Cause, HintOrigin, Intervention, Lesson, Prompt, Return, Row, RunInfo
 from trl_mentor.reliance import with_reliance
@@ -237,7 +238,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             counters += Counters(reward_errors=self._exchange.total(self._reward_guard.take_count()))
         self._batch_rewards = rewards
         counters = self.book(counters, step=self.state.global_step)
-        for name, value in batch_metrics(counters).items():
+        for name, value in batch_metrics(counters, priced=self._is_priced()).items():
             self._metrics["train"][name].append(value)
         write_events(self, step=self.state.global_step)
         return first
@@ -517,9 +518,14 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             control_fraction=self._lots.control,
             generic_fraction=self._lots.generic,
             success_threshold=self.success_rule.threshold,
-            priced=mentor is not None and mentor.budget.priced,
+            priced=self._is_priced(),
             version=metadata.version("trl-mentor"),
         )
+
+    def _is_priced(self) -> bool:
+        """Whether it is known what the mentor's tokens cost."""
+        mentor = mentor_of(self.strategy)
+        return mentor is not None and mentor.budget.priced
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         self.book(Counters(), step=max(self.state.global_step - 1, 0))  # a resumed run goes on from here
