@@ -177,4 +177,3 @@ def count_guidances(guidances: Iterable[Guidance | None]) -> Counters:
         not_asked=origins[HintOrigin.NOT_ASKED],
         shortened=sum(guidance.shortened for guidance in given),
     )
-
