@@ -21,6 +21,7 @@ from trl import GRPOTrainer
 import trl_mentor
 from trl_mentor.contract import (
     ATTRIBUTES,
+    CARD,
     PARAMETERS,
     SUPPORTED_TRL,
     Generated,
@@ -105,6 +106,11 @@ class OtherState(GRPOTrainer):
         self.metrics = self._step = None
 
 
+class OtherCard(GRPOTrainer):
+    def create_model_card(self, model_name, dataset_name, tags):
+        return self._name
+
+
 class NoMethod(GRPOTrainer):
     _tokenize_prompts = None
 
@@ -123,6 +129,7 @@ class NoSource(GRPOTrainer):
         (OtherParameters, r"_calculate_rewards takes \('self', 'inputs', 'prompts', 'completions'\), expected"),
         (OtherRoute, r"_generate_and_score_completions does not call self\._generate\(prompts\) once"),
         (OtherState, r"__init__ does not set self\._metrics; __init__ does not set self\._pending_extra_logs"),
+        (OtherCard, "create_model_card does not read self._paper"),
         (NoMethod, "_tokenize_prompts is gone"),
         (NoSource, "its source cannot be read"),
     ],
@@ -176,7 +183,7 @@ def test_the_contract_holds_every_name_of_trl_that_the_trainer_uses_and_no_other
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"self", "super()"}
     }
-    assert {name for name in used & set(dir(GRPOTrainer)) if name[0] == "_" != name[1]} == set(PARAMETERS)
+    assert {name for name in used & set(dir(GRPOTrainer)) if name[0] == "_" != name[1]} == {*PARAMETERS, *CARD}
     assert used & (stored_attributes(definition(GRPOTrainer.__init__)) - STANDARD) == set(ATTRIBUTES)
 
 

@@ -38,6 +38,12 @@ CASES: dict[str, dict[str, Any]] = {
         "max_steps": 2,
         "mentor_reward_errors": "unscorable",
     },
+    "card and tracker": {
+        **SHAPES["one collapsed group on each rank"],
+        "report_to": ["tensorboard"],
+        "save_strategy": "steps",
+        "save_steps": 1,
+    },
     "broken strategy": {"hard": [1], "per_device_train_batch_size": 8, "strategy_raises": True},
 }
 
@@ -87,6 +93,15 @@ def test_metrics_of_reward_functions_are_averaged_over_first_rolls_only(seen):
     log = seen["logging"][0]["log"][0]
     assert log["rolls"] == 1.0
     assert log["mentor/reroll/rolls"] == 2.0
+
+
+def test_only_the_main_process_writes_the_model_card_and_the_tables_of_a_tracker(seen, folder):
+    run = folder / "card and tracker" / "run"
+    card = (run / "README.md").read_text()
+    assert card.count("## Mentoring") == 1
+    assert "| Processes, seed | 2, 7 |" in card
+    (events,) = (run / "runs").rglob("events.*")
+    assert b"mentor/interventions" in events.read_bytes()
 
 
 def test_a_bug_in_a_strategy_ends_every_rank_instead_of_leaving_one_waiting(seen):

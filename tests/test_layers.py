@@ -83,6 +83,7 @@ LAYERS = {
     "probe": 5,
     "reliance": 5,
     "report": 5,
+    "model_card": 5,
     "rows": 5,
     "trackers": 5,
     "vllm_cpu": 5,

@@ -70,6 +70,10 @@ ATTRIBUTES = (
 """What `GRPOTrainer.__init__` must set, because the trainer reads or replaces it."""
 
 
+CARD = ("_name", "_paper")
+"""What `create_model_card` must read, because the trainer replaces it."""
+
+
 def supported_trl() -> SpecifierSet:
     """The TRL versions in which the seam was tested, as this package's own requirements state them.
 
@@ -108,7 +112,8 @@ def check_contract(trainer_class: type, *, version: str | None = None) -> None:
         except metadata.PackageNotFoundError:
             version = "unknown"
     refuse_untested(version)
-    found = list(breaches({name: _definition(trainer_class, name) for name in (*PARAMETERS, "__init__")}))
+    methods = (*PARAMETERS, "__init__", "create_model_card")
+    found = list(breaches({name: _definition(trainer_class, name) for name in methods}))
     if found:
         raise ContractError(
             f"the private interface of {trainer_class.__name__} in TRL {version} is not the one that was tested "
@@ -146,8 +151,8 @@ def refuse_unsloth(trainer_class: type) -> None:
 def breaches(methods: Mapping[str, ast.FunctionDef | None]) -> Iterator[str]:
     """Where `GRPOTrainer` departs from what the seam relies on, in words.
 
-    `methods` holds the definitions of the methods in `PARAMETERS` and of `__init__`, None for one that is gone or
-    whose source cannot be read. A method that is not among the keys is not looked at.
+    `methods` holds the definitions of the methods in `PARAMETERS`, of `__init__` and of `create_model_card`, None for
+    one that is gone or whose source cannot be read. A method that is not among the keys is not looked at.
     """
     for name, definition in methods.items():
         if definition is None:
@@ -164,6 +169,9 @@ def breaches(methods: Mapping[str, ast.FunctionDef | None]) -> Iterator[str]:
         if name == "__init__":
             missing = sorted(set(ATTRIBUTES) - stored_attributes(definition))
             yield from (f"__init__ does not set self.{attribute}" for attribute in missing)
+        if name == "create_model_card":
+            unread = sorted(set(CARD) - attributes_of(definition, ast.Load))
+            yield from (f"create_model_card does not read self.{attribute}" for attribute in unread)
 
 
 def parameters_of(definition: ast.FunctionDef) -> tuple[str, ...]:
@@ -188,8 +196,13 @@ def returned_names(definition: ast.FunctionDef) -> tuple[str, ...]:
 
 def stored_attributes(node: ast.AST) -> set[str]:
     """Attributes of `self` that a method, or a statement, assigns."""
+    return attributes_of(node, ast.Store)
+
+
+def attributes_of(node: ast.AST, use: type[ast.expr_context]) -> set[str]:
+    """Attributes of `self` of which a method, or a statement, makes this use."""
     attributes = (item for item in ast.walk(node) if isinstance(item, ast.Attribute) and _is_self(item.value))
-    return {item.attr for item in attributes if isinstance(item.ctx, ast.Store)}
+    return {item.attr for item in attributes if isinstance(item.ctx, use)}
 
 
 def _fits(parameters: tuple[str, ...], expected: tuple[str, ...]) -> bool:

@@ -44,6 +44,8 @@ from trl_mentor.guards import (
 from trl_mentor.intervene import Concerned, Means, Outcome, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
+from trl_mentor.model_card import NAME, mentoring_section, paper
+from trl_mentor.model_card import tags as card_tags
 from trl_mentor.metrics import batch_metrics
 from trl_mentor.probe import Candidate, Prober, apart, probe
 from trl_mentor.records import Cause, HintOrigin, Intervention, Lesson, Prompt, Return, Row, RunInfo
@@ -53,7 +55,7 @@ from trl_mentor.reroll import local_rows
 from trl_mentor.reward_errors import RewardGuard
 from trl_mentor.rows import aligned, rows_of, spliced
 from trl_mentor.schedules import Ahead, Schedule
-from trl_mentor.settings import RewardErrors, ScheduleKind
+from trl_mentor.settings import RewardErrors, ScheduleKind, StrategyKind
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
 from trl_mentor.transfer import Memory, answered, question_key, transfer
@@ -83,6 +85,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         NotImplementedError: An option is used that mentoring does not support; the message names it.
     """
 
+    _paper: dict[str, str]
     _pending_extra_logs: defaultdict[str, list[Any]]
     _pending_metrics: defaultdict[str, list[float]]
 
@@ -107,6 +110,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self.success_rule, self._format_columns = self._read_rewards()
         self.strategy = self._build_strategy(mentor) if strategy is None else strategy
         self.schedule = self._build_schedule()
+        if self.strategy.name == StrategyKind.MENTOR:
+            self._name, self._paper = NAME, paper(self._paper)
         self.mentor_totals = Counters()
         """What happened since the run began, over all ranks; a resumed run continues it."""
         self.logged_totals = Counters()
@@ -510,7 +515,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             strategy=self.strategy.name,
             schedule=self._settings.mentor_schedule,
             model=str(getattr(self.model.config, "_name_or_path", "")),
-            mentor=self._settings.mentor_model or "",
+            mentor="" if mentor is None else ", ".join(mentor.models),
             domain="" if mentor is None else mentor.domain,
             seed=self.args.seed,
             num_generations=self.num_generations,
@@ -534,6 +539,17 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
             (folder / "trainer_state.json").unlink(missing_ok=True)
         super()._save_checkpoint(*args, **kwargs)
+
+    def create_model_card(
+        self, model_name: str | None = None, dataset_name: str | None = None, tags: str | list[str] | None = None
+    ) -> None:
+        """As `GRPOTrainer.create_model_card`, with what mentoring is, what came of it and what it took."""
+        given = [tags] if isinstance(tags, str) else tags or []
+        super().create_model_card(model_name, dataset_name, [*given, *card_tags(self.strategy.name)])
+        if self.accelerator.is_main_process:
+            section = mentoring_section(self.run_info(), self.mentor_totals, mentor_of(self.strategy))
+            with (Path(self.args.output_dir) / "README.md").open("a", encoding="utf-8", newline="\n") as card:
+                card.write(f"\n{section}")
 
     def _load_callback_state(self) -> None:
         super()._load_callback_state()  # with restore_callback_states_from_checkpoint it makes new callbacks

@@ -1,0 +1,194 @@
+"""What TRL's model card says of mentoring: the method, its settings, whether hints helped, and what they took.
+
+Numbers and names alone: no question, answer, completion or hint, no path and no address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from trl_mentor.bill import Bill
+from trl_mentor.counters import Counters
+from trl_mentor.markdown import literal, table
+from trl_mentor.mentor import Mentor
+from trl_mentor.records import Arm, RunInfo
+from trl_mentor.settings import StrategyKind
+from trl_mentor.spending import RoleSpending
+from trl_mentor.tallies import Tallies, Tally
+from trl_mentor.uplift import Comparison, rate, rescued_and_others, transfer_uplift, uplift
+
+NAME = "MENTOR"
+PAPER = {
+    "title": "MENTOR: Learning from Failure with On-Policy Pedagogical Intervention",
+    "id": "2610.13594",
+    "citation": """\
+@article{mentor2026,
+  title   = {MENTOR: Learning from Failure with On-Policy Pedagogical Intervention},
+  journal = {arXiv preprint arXiv:2610.13594},
+  year    = {2026}
+}""",
+}
+"""The paper of the method, with the keys of TRL's cards."""
+
+_SOFTWARE = """\
+@software{trl_mentor,
+  title   = {trl-mentor: MENTOR for Hugging Face TRL},
+  author  = {{The trl-mentor contributors}},
+  version = {VERSION},
+  license = {Apache-2.0}
+}"""
+
+_LINK = f"[MENTOR](https://arxiv.org/abs/{PAPER['id']})"
+_DONE = {
+    str(StrategyKind.MENTOR): "a mentor LLM read the failures and wrote a hint, and the group was re-rolled on hint "
+    f"and question within the same training step: {_LINK}, not the method of the same name in arXiv 2510.04140. The "
+    "loss is that of GRPO, and the model is for plain questions, without hints.",
+    str(StrategyKind.RESAMPLE): "the group was re-rolled on the plain question within the same training step, and no "
+    f"mentor was asked: a control for {_LINK}.",
+    str(StrategyKind.NONE): f"this was counted and nothing done about it: a baseline for {_LINK}.",
+}
+_OWN = "a strategy of the user's own said what to do."
+_WITHOUT_HINTS = (StrategyKind.RESAMPLE, StrategyKind.NONE)
+
+_LOCAL = re.compile(r"[/.~\\]|[A-Za-z]:[/\\]|file:")
+
+
+def tags(strategy: str) -> list[str]:
+    """What a model is found by on the Hub; `mentor` only if that method was used."""
+    return ["trl-mentor", *(["mentor"] if strategy == StrategyKind.MENTOR else [])]
+
+
+def paper(extended: Mapping[str, str]) -> dict[str, str]:
+    """The paper of the method with its citation, and after that the one of the method that it extends."""
+    return {**PAPER, "citation": f"{PAPER['citation']}\n\n{extended['citation']}"}
+
+
+def mentoring_section(run: RunInfo, totals: Counters, mentor: Mentor | None) -> str:
+    """The section on what a run has done so far, in Markdown; `mentor` is the one that was asked, if any."""
+    parts = [
+        "## Mentoring",
+        f"Trained with trl-mentor {literal(run.version)}. When every completion of a prompt failed, "
+        + _DONE.get(run.strategy, _OWN),
+        table(["Setting", "Value"], _settings(run, mentor)),
+        "### What came of it",
+        table(["Groups of completions", ""], _outcomes(totals)),
+        *([] if run.strategy in _WITHOUT_HINTS else _evidence(run, totals.recovery)),
+        *_carried_over(totals.transfer),
+        "### What it took",
+        *_bill(Bill.of(totals, priced=run.priced)),
+        "Cite trl-mentor as:",
+        "```bibtex\n" + _SOFTWARE.replace("VERSION", run.version) + "\n```",
+    ]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _settings(run: RunInfo, mentor: Mentor | None) -> Iterator[tuple[str, str]]:
+    yield "Strategy", literal(", ".join(filter(None, (run.strategy, run.schedule))))
+    if mentor is not None:
+        yield "Mentor", literal(", ".join(dict.fromkeys(map(_public, mentor.models))))
+        yield "Domain of its prompts", literal(mentor.domain)
+        yield "Attempts at a hint, reviews of each", f"{mentor.plan.max_retry}, {mentor.plan.max_refine}"
+        if mentor.plan.ablation is not None:
+            yield "Ablation", str(mentor.plan.ablation)
+    yield "Completions per prompt", str(run.num_generations)
+    yield "A completion fails at a success reward of at most", f"{run.success_threshold:g}"
+    if run.control_fraction:
+        yield "Hints withheld by lot", f"{run.control_fraction:.0%}"
+    if run.generic_fraction:
+        yield "Hints replaced by a fixed one, by lot", f"{run.generic_fraction:.0%}"
+    yield "Processes, seed", f"{run.world_size}, {run.seed}"
+
+
+def _public(model: str) -> str:
+    """The name of a model; a place on a disk is not told."""
+    return "a model from a local directory" if _LOCAL.match(model) or Path(model).exists() else model
+
+
+def _outcomes(totals: Counters) -> Iterator[tuple[str, str]]:
+    counts = {
+        "all": totals.groups,
+        "every completion failed": totals.collapsed,
+        "re-rolled, and some completions succeed: a gradient again": totals.rescued,
+        "re-rolled, and all succeed": totals.hint_saturated,
+        "re-rolled, and none succeeds": totals.still_collapsed,
+        "not re-rolled": totals.skipped,
+    }
+    return ((name, f"{count:,}") for name, count in counts.items())
+
+
+def _evidence(run: RunInfo, recovery: Tallies) -> Iterator[str]:
+    """Whether hints did more than a second roll; a claim only where a lot decided who got one."""
+    yield _verdict(run, uplift(recovery))
+    if generic := uplift(recovery, against=Arm.GENERIC):
+        yield f"With hints over a fixed hint: {_points(generic)}."
+    arms = {arm: tally for arm in Arm if (tally := recovery[f"{arm}/all"]).groups}
+    if arms:
+        rows = [(_UNDER[arm], f"{tally.groups:,}", f"{tally.hits:,}", _share(tally)) for arm, tally in arms.items()]
+        yield table(["Re-rolled under", "Groups", "Recovered", "Share"], rows)
+        yield "A group recovers if a completion of its re-roll succeeds; this says nothing of accuracy without hints."
+
+
+def _carried_over(transfer: Tallies) -> Iterator[str]:
+    """Whether prompts are solved without a hint later."""
+    rescued, others = rescued_and_others(transfer)
+    if rescued.groups:
+        yield f"Of {rescued.groups:,} rescued prompts that came round again, {_share(rescued)} were solved unaided."
+    if others.groups:
+        yield f"Of {others.groups:,} collapsed and unrescued prompts that came round again, {_share(others)} were."
+    if later := transfer_uplift(transfer):
+        yield f"Solved later where the hint was given over where it was withheld: {_points(later)}."
+
+
+def _verdict(run: RunInfo, comparison: Comparison | None) -> str:
+    if not run.control_fraction:
+        return "No group went without its hint by lot, so what hints do beyond a second roll was not measured."
+    if comparison is None:
+        return "Hints are withheld by lot, but there are no groups of both kinds yet: nothing is claimed."
+    shown = "excludes 0" if comparison.low > 0 or comparison.high < 0 else "includes 0, so no effect is shown"
+    return f"Recovery with hints over recovery without: **{_points(comparison)}**. The interval {shown}."
+
+
+_UNDER = {Arm.HINT: "its hint", Arm.CONTROL: "the plain question", Arm.GENERIC: "a fixed hint"}
+
+
+def _share(tally: Tally) -> str:
+    found = rate(tally)
+    return "" if found is None else f"{found.value:.1%} (95 % interval {found.low:.1%} to {found.high:.1%})"
+
+
+def _points(comparison: Comparison) -> str:
+    difference, low, high = (100 * value for value in (comparison.difference, comparison.low, comparison.high))
+    return f"{difference:+.1f} percentage points (95 % interval {low:+.1f} to {high:+.1f})"
+
+
+def _bill(bill: Bill) -> Iterator[str]:
+    policy = {
+        "first rolls": bill.first_roll_tokens,
+        "re-rolls": bill.reroll_tokens,
+        "re-rolls with the hint withheld": bill.control_tokens,
+        "padding between processes": bill.padding_tokens,
+        "probes": bill.probe_tokens,
+        "all": bill.policy_tokens,
+    }
+    yield table(
+        ["Tokens generated by the policy", ""], [(name, f"{count:,}") for name, count in policy.items() if count]
+    )
+    if bill.roles:
+        columns = ["Mentor", "Calls", "Failed", "Prompt tokens", "Of them cached", "Completion tokens"]
+        yield table(columns, [_role(name, spent) for name, spent in {**bill.roles, "all": bill.mentor}.items()])
+    seconds = {
+        "training": bill.seconds,
+        "of it waiting for the mentor": bill.waited_seconds,
+        "of it re-rolls": bill.reroll_seconds,
+        "of it with the mentor at work in the background": bill.hidden_seconds,
+    }
+    yield table(["Seconds", "", "Share"], [(name, f"{s:,.1f}", f"{bill.share(s):.1%}") for name, s in seconds.items()])
+    if bill.cost is not None:
+        yield f"The mentor's tokens cost {bill.cost:,.4g}, in the currency of the prices that were given."
+
+
+def _role(name: str, spent: RoleSpending) -> tuple[str, ...]:
+    counts = (spent.calls, spent.errors, spent.prompt_tokens, spent.cached_tokens, spent.completion_tokens)
+    return (literal(name), *(f"{count:,}" for count in counts))
