@@ -117,7 +117,8 @@ def test_without_evaluations_the_success_of_first_rolls_is_smoothed_over_a_windo
     race = comparison.races[0]
     (found,) = race.standings
     assert comparison.metric == SUCCESS_RATE
-    assert "on training prompts" in comparison.notes[0]
+    assert comparison.notes[0] == "the runs share no evaluation metric over a common budget"
+    assert "on training prompts" in comparison.notes[1]
     assert means(found.at) == [0.0, 0.5, 1.0, 1.0]
     # Around 99, 30 tokens wide, are 16 tokens of the first batch and 14 of the second: 3 completions, 0.7 succeed.
     (point,) = [i for i, spent in enumerate(race.grid) if math.isclose(spent, 99)]
@@ -149,7 +150,7 @@ def test_methods_with_the_same_seeds_are_compared_within_seeds():
     ours, theirs = [(0, 0.5), (1, 0.7), (2, 0.8)], [(2, 0.75), (0, 0.3), (1, 0.6)]
     found = difference(ours, theirs)
     expected = stats.ttest_rel([0.5, 0.7, 0.8], [0.3, 0.6, 0.75]).confidence_interval(0.95)
-    assert found.test == "paired by seed, 3 pairs"
+    assert found.test == "paired, n=3"
     assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
     assert found.difference == pytest.approx(0.35 / 3)
 
@@ -159,13 +160,13 @@ def test_methods_with_other_seeds_are_compared_by_welch(seeds):
     ours, theirs = [0.5, 0.7, 0.8], [0.3, 0.6, 0.1][: len(seeds)]
     found = difference(list(enumerate(ours)), list(zip(seeds, theirs, strict=True)))
     low, high = CompareMeans(DescrStatsW(ours), DescrStatsW(theirs)).tconfint_diff(0.05, usevar="unequal")
-    assert found.test == f"Welch, 3 and {len(seeds)} seeds"
+    assert found.test == f"Welch, n=3 and {len(seeds)}"
     assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
 
 
 def test_one_seed_has_no_interval_and_equal_seeds_one_without_width():
     lone = difference([(0, 0.5)], [(0, 0.25)])
-    assert (lone.difference, lone.low, lone.high, lone.test) == (0.25, None, None, "no interval: 1 and 1 seeds")
+    assert (lone.difference, lone.low, lone.high, lone.test) == (0.25, None, None, "none, n=1 and 1")
     still = difference([(0, 0.5), (1, 0.5)], [(2, 0.25), (3, 0.25)])
     assert (still.low, still.high) == (0.25, 0.25)
 
@@ -355,7 +356,7 @@ def test_two_trainings_are_compared_from_what_they_wrote(tmp_path, monkeypatch, 
     assert main(["compare", *trainers, "--json", "out/compare.json", "--threshold", "0.1"]) == 0
     out = capsys.readouterr().out
     assert "eval_reward at equal policy tokens" in out
-    assert "paired by" in out
+    assert "paired" in out
     found = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="ascii"))
     assert (found["metric"], found["baseline"]) == ("eval_reward", "none")
     assert [standing["label"] for standing in found["races"][0]["standings"]] == ["none", "mentor"]
@@ -366,5 +367,5 @@ def test_two_trainings_are_compared_from_what_they_wrote(tmp_path, monkeypatch, 
     curves = {run["run"]: run["values"] for standing in found["races"][0]["standings"] for run in standing["runs"]}
     last = [log["eval_reward"] for log in trainers[shortest].state.log_history if "eval_reward" in log][-1]
     assert curves[shortest][-1] == pytest.approx(last)
-    assert (tmp_path / "compare.html").read_text(encoding="utf-8").count("<table>") == 7
+    assert (tmp_path / "compare.html").read_text(encoding="utf-8").count("<table>") == 9
     assert imread("compare.png").ndim == 3

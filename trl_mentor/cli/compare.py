@@ -98,7 +98,7 @@ def print_sheets(printed: list[Sheet]) -> None:
             title=Text(sheet.title), title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0)
         )
         for place, name in enumerate(sheet.columns):
-            table.add_column(Text(name), justify="right" if place in sheet.numbers else "left", overflow="fold")
+            table.add_column(Text(name), justify="left" if place in sheet.texts else "right", overflow="fold")
         for row in sheet.rows:
             table.add_row(*map(Text, row))
         console.print(table)

@@ -5,19 +5,19 @@ Labels and names of directories are untrusted: characters that could steer a ter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from trl_mentor.bill import Bill
 from trl_mentor.cli.show import visible
 from trl_mentor.comparison.intervals import Band, BandKind, Difference
-from trl_mentor.comparison.records import SHARES, Comparison, Race, Reach, Standing
+from trl_mentor.comparison.records import SHARES, Comparison, Race
 from trl_mentor.comparison.tracks import Axis, Count
 
 BANDS = (
     "Below each mean: the 95% t-interval over seeds where there are three or more, the smallest and largest of two, "
-    "nothing of one."
+    "nothing of one. Of differences: within seeds (paired) where both methods ran with the same ones, else Welch's."
 )
 
 
@@ -28,8 +28,8 @@ class Sheet:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    numbers: frozenset[int]
-    """Columns that are aligned to the right."""
+    texts: frozenset[int] = frozenset({0})
+    """Columns of words, which are aligned to the left; the others hold numbers."""
 
 
 def runs_sheet(comparison: Comparison) -> Sheet:
@@ -39,12 +39,19 @@ def runs_sheet(comparison: Comparison) -> Sheet:
         for standing in comparison.races[0].standings
         for place, run in enumerate(standing.runs)
     ]
-    return Sheet("Runs", ("method", "seed", "run"), tuple(rows), frozenset({1}))
+    return Sheet("Runs", ("method", "seed", "run"), tuple(rows), frozenset({0, 2}))
 
 
-def sheets(comparison: Comparison, race: Race) -> tuple[Sheet, Sheet, Sheet]:
-    """Metric at shares of the budget, methods against the baseline, and what was spent."""
-    return _metric_sheet(comparison, race), _difference_sheet(comparison, race), _bill_sheet(race, comparison.count)
+def sheets(comparison: Comparison, race: Race) -> list[Sheet]:
+    """Metric at shares of the budget, methods against the baseline, the way to the threshold, the bill."""
+    along = f"equal {unit(race.axis, comparison.count)}"
+    reach = [] if comparison.threshold is None else [_reach_sheet(comparison, race, comparison.threshold)]
+    return [
+        _metric_sheet(f"{visible(comparison.metric)} at {along}", race),
+        _difference_sheet(f"Against {visible(comparison.baseline)}, at {along}", race),
+        *reach,
+        _bill_sheet(race, comparison.count),
+    ]
 
 
 def unit(axis: Axis, count: Count) -> str:
@@ -64,7 +71,7 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
 
 
-def _metric_sheet(comparison: Comparison, race: Race) -> Sheet:
+def _metric_sheet(title: str, race: Race) -> Sheet:
     columns = ("method", "seeds", *(f"{share:.0%}\n{amount(share * race.budget)}" for share in SHARES))
     rows = tuple(
         (
@@ -74,33 +81,48 @@ def _metric_sheet(comparison: Comparison, race: Race) -> Sheet:
         )
         for standing in race.standings
     )
-    title = f"{visible(comparison.metric)} at equal {unit(race.axis, comparison.count)}"
-    return Sheet(title, columns, rows, frozenset(range(1, len(columns))))
+    return Sheet(title, columns, rows)
 
 
-def _difference_sheet(comparison: Comparison, race: Race) -> Sheet:
-    """Mean heights, the way to the threshold if there is one, and differences to the baseline."""
-    reach = () if comparison.threshold is None else (f"to reach {number(comparison.threshold)}",)
-    columns = ("method", "mean height", *reach, "minus baseline\nat 100%", "minus baseline\nof mean", "interval")
+def _difference_sheet(title: str, race: Race) -> Sheet:
+    columns = ("method", "mean height", "at 100%,\nminus baseline", "mean height,\nminus baseline", "interval")
     rows = tuple(
         (
             visible(standing.label),
             _band(standing.mean, standing.kind),
-            *([] if standing.reach is None else [_reach(standing.reach, standing)]),
             *(_difference(found) for found in (standing.final_difference, standing.mean_difference)),
-            "baseline" if standing.final_difference is None else standing.final_difference.test,
+            "" if standing.final_difference is None else standing.final_difference.test.replace(", ", "\n"),
         )
         for standing in race.standings
     )
-    title = f"Against {visible(comparison.baseline)}, at equal {unit(race.axis, comparison.count)}"
-    return Sheet(title, columns, rows, frozenset(range(1, len(columns) - 1)))
+    return Sheet(title, columns, rows)
+
+
+def _reach_sheet(comparison: Comparison, race: Race, threshold: float) -> Sheet:
+    columns = ("method", "seeds that do", "first at")
+    rows = []
+    for standing in race.standings:
+        if standing.reach is not None:
+            spent = standing.reach.spent
+            first = "-" if spent is None else _band(spent, standing.kind, amount)
+            rows.append((visible(standing.label), f"{standing.reach.seeds} of {len(standing.runs)}", first))
+    title = f"{unit(race.axis, comparison.count).capitalize()} to reach {threshold:g}"
+    return Sheet(title, columns, tuple(rows))
 
 
 def _bill_sheet(race: Race, count: Count) -> Sheet:
-    columns = ("method", "policy tokens", "of re-rolls", "mentor tokens", "cost", "seconds", "waited for\nthe mentor")
+    columns = (
+        "method",
+        "policy\ntokens",
+        "of them\nre-rolls",
+        "mentor\ntokens",
+        "cost",
+        "seconds",
+        "waited for\nmentor",
+    )
     title = f"The bill up to {amount(race.budget)} {unit(race.axis, count)}, mean of a run"
     rows = tuple((visible(standing.label), *_mean_bill(standing.bills)) for standing in race.standings)
-    return Sheet(title, columns, rows, frozenset(range(1, len(columns))))
+    return Sheet(title, columns, rows)
 
 
 def _mean_bill(bills: Sequence[Bill]) -> tuple[str, ...]:
@@ -116,24 +138,20 @@ def _mean_bill(bills: Sequence[Bill]) -> tuple[str, ...]:
     )
 
 
-def _band(found: Band, kind: BandKind) -> str:
-    return number(found.mean) if kind is BandKind.NONE else f"{number(found.mean)}\n{_ends(found.low, found.high)}"
+def _band(found: Band, kind: BandKind, text: Callable[[float], str] = number) -> str:
+    if kind is BandKind.NONE:
+        return text(found.mean)
+    return f"{text(found.mean)}\n{_ends(text(found.low), text(found.high))}"
 
 
-def _ends(low: float, high: float) -> str:
-    return f"{number(low)}-{number(high)}" if low >= 0 else f"{number(low)} to {number(high)}"
+def _ends(low: str, high: str) -> str:
+    return f"{low} to {high}" if low.startswith("-") else f"{low}-{high}"
 
 
 def _difference(found: Difference | None) -> str:
     if found is None:
-        return ""
+        return "baseline"
     shown = f"{found.difference:+.3f}"
-    return shown if found.low is None or found.high is None else f"{shown}\n{_ends(found.low, found.high)}"
-
-
-def _reach(found: Reach, standing: Standing) -> str:
-    if found.spent is None:
-        return f"{found.seeds} of {len(standing.runs)} do"
-    return amount(found.spent.mean) + (
-        "" if standing.kind is BandKind.NONE else f"\n{amount(found.spent.low)}-{amount(found.spent.high)}"
-    )
+    if found.low is None or found.high is None:
+        return shown
+    return f"{shown}\n{_ends(number(found.low), number(found.high))}"

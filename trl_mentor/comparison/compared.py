@@ -39,6 +39,8 @@ def compare(
     plain = [method for method in methods if method.runs[0].info.strategy == "none"]
     baseline = [*plain, *methods][0]
     races, said = [], list(notes)
+    if metric is None and chosen == SUCCESS_RATE:
+        said.append("the runs share no evaluation metric over a common budget")
     for axis in Axis:
         race, longer = _race(methods, methods.index(baseline), chosen, axis, count, threshold)
         races.append(race)

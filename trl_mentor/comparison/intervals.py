@@ -41,7 +41,7 @@ class Difference:
     low: float | None
     high: float | None
     test: str
-    """How the interval was made and from how many seeds."""
+    """How the interval was made, `paired` within seeds or `Welch`, and from how many seeds of the two."""
 
 
 def band_kind(seeds: int) -> BandKind:
@@ -66,13 +66,13 @@ def difference(method: Seeded, baseline: Seeded) -> Difference:
     """
     ours, theirs = ([value for _, value in pairs] for pairs in (method, baseline))
     found = fmean(ours) - fmean(theirs)
-    sizes = f"{len(ours)} and {len(theirs)} seeds"
+    sizes = f"n={len(ours)} and {len(theirs)}"
     if min(len(ours), len(theirs)) < 2:
-        return Difference(found, None, None, f"no interval: {sizes}")
+        return Difference(found, None, None, f"none, {sizes}")
     if _matched(method, baseline):
         within = [ours - theirs for (_, ours), (_, theirs) in zip(sorted(method), sorted(baseline), strict=True)]
         half = _half(variance(within) / len(within), len(within) - 1)
-        return Difference(found, found - half, found + half, f"paired by seed, {len(within)} pairs")
+        return Difference(found, found - half, found + half, f"paired, n={len(within)}")
     parts = [variance(values) / len(values) for values in (ours, theirs)]
     spread = sum(parts)
     degrees = (

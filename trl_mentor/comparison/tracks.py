@@ -148,12 +148,14 @@ def _overlap(tracks: Sequence[Track]) -> bool:
 
 def _evaluation_track(run: Run, metric: str, spending: Meter) -> EvaluationTrack:
     """An evaluation after n optimizer steps comes after the batches booked at steps below n."""
-    spendings = [(booking.step, spending(booking.counters)) for booking in run.bookings]
+    bookings = sorted(run.bookings, key=lambda booking: booking.step)
+    steps = [booking.step for booking in bookings]
+    sums = [0.0, *accumulate(spending(booking.counters) for booking in bookings)]
     points: dict[float, float] = {}
     for item in sorted(run.evaluations, key=lambda item: item.step):
         value = item.metrics.get(metric, math.nan)
         if math.isfinite(value):
-            points[float(sum(spent for step, spent in spendings if step < item.step))] = value
+            points[float(sums[bisect_left(steps, item.step)])] = value
     if not points:
         others = ", ".join([SUCCESS_RATE, *measured(run)])
         raise ConfigError(f"{run.name} has no metric {metric!r}; it has: {others}")
