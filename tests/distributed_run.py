@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import letters
 import tiny
 
 from trl_mentor import Mentor, ScriptedBackend
@@ -46,7 +47,8 @@ def main(out: Path, cases: dict[str, dict]) -> None:
     trainer = None
     for name, options in cases.items():
         (out / name).mkdir(exist_ok=True)
-        trainer, seen = (patterned if "patterns" in options else hard_rows)(out / name / "run", dict(options))
+        kind = patterned if "patterns" in options else lettered if "rolls" in options else hard_rows
+        trainer, seen = kind(out / name / "run", dict(options))
         rank = trainer.accelerator.process_index
         (out / name / f"rank{rank}.json").write_text(json.dumps(seen))
     # A process that exits with its process group open is now and then aborted by the group's threads.
@@ -90,6 +92,13 @@ def patterned(out: Path, options: dict) -> tuple[Any, dict]:
     trainer.train()
     asked = Counter(request.role for request in backend.requests)
     return trainer, {**common(trainer), "calls": reward.calls, "asked": asked}
+
+
+def lettered(out: Path, options: dict) -> tuple[Any, dict]:
+    """A run in which `rolls` say how each prompt is answered in each kind of roll."""
+    trainer = letters.trained(out, options.pop("rolls"), **options)
+    memory, probes = trainer.memory.state(), trainer.prober.state()
+    return trainer, {**common(trainer), "calls": trainer.reward_funcs[0].calls, "memory": memory, "probes": probes}
 
 
 def common(trainer: Any) -> dict:

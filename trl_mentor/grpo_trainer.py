@@ -346,15 +346,13 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         """Note how remembered prompts were answered this time; every rank forgets them."""
         size, rule, found = self.num_generations, self.success_rule, []
         for index, key in self._exchange.gather(self._returning()):
-            past = self.memory.recall(key)
-            if past is None:
-                continue  # twice in one batch
-            self.prober.forget(key)
             values = [rule.value(row) for row in rewards[index * size : (index + 1) * size].tolist()]
+            if all(map(math.isnan, values)) or (past := self.memory.recall(key)) is None:
+                continue  # not scored, or twice in one batch
+            self.prober.forget(key)
             found.append(answered(key, past, values, rule, step=self.state.global_step))
-        returns = [item for item in found if item is not None]
-        self._note_returns(returns)
-        return Counters(transfer=transfer(returns))
+        self._note_returns(found)
+        return Counters(transfer=transfer(found))
 
     def _note_returns(self, found: Sequence[Return]) -> None:
         for item in found:

@@ -119,7 +119,7 @@ def probe(
         answered(item.key, item.past, values[size * position : size * (position + 1)], rule, step=step, probe=True)
         for position, item in enumerate(asked)
     ]
-    found = [answer for answer in answers if answer is not None]
+    found = [answer for answer in answers if answer.completions]
     return found, Counters(policy_tokens=tokens, probe_tokens=tokens, probed=transfer(found))
 
 

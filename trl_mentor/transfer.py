@@ -75,11 +75,9 @@ def question_key(prompt: Prompt, answer: str | None) -> str:
 
 def answered(
     key: str, past: Past, values: Sequence[float], rule: SuccessRule, *, step: int, probe: bool = False
-) -> Return | None:
-    """How a remembered prompt was answered, by the success rewards; None if no completion could be scored."""
+) -> Return:
+    """How a remembered prompt was answered, by the success rewards; completions that were not scored do not count."""
     scored = [value for value in values if not math.isnan(value)]
-    if not scored:
-        return None
     return Return(
         step=step,
         prompt_key=key[:_PROMPT_DIGITS],

@@ -1,0 +1,129 @@
+"""Hint reliance: the log-probabilities are those that a forward pass written out by hand gives."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+
+import distributed_run
+import letters
+import pytest
+import tiny
+import torch
+from peft import LoraConfig
+
+from trl_mentor import read_journal
+from trl_mentor.records import Arm
+
+PREFIX = tuple(tiny.tokenizer()(f"Hint: {tiny.HINT}\n\nOriginal question: ")["input_ids"])
+ROLLS = {"first": {"1": "c", "3": "c"}, "mentor/reroll": {"1": "m", "3": "a"}}
+
+
+@torch.no_grad()
+def mean_logp(model, prompt, completion, temperature=1.0):
+    """Of one completion under one prompt, token by token."""
+    total = 0.0
+    for position, token in enumerate(completion):
+        logits = model(torch.tensor([[*prompt, *completion[:position]]])).logits[0, -1]
+        total += (logits / temperature).log_softmax(dim=-1)[token].item()
+    return total / len(completion)
+
+
+def expected(model, rows, temperature=1.0):
+    """Reliance of each hinted row, by what the policy is at the time; None for the others."""
+    found = []
+    for prompt, completion in rows:
+        if prompt[: len(PREFIX)] != PREFIX:
+            found.append(None)
+            continue
+        alone, hinted = (mean_logp(model, ids, completion, temperature) for ids in (prompt[len(PREFIX) :], prompt))
+        found.append(alone - hinted)
+    return found
+
+
+class Checked(letters.Announcer):
+    """The shipped trainer, which also measures each batch by hand."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.by_hand = []
+
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        self.model.eval()
+        self.by_hand.append(expected(self.model, tiny.rows(output), self.args.temperature))
+        self.model.train()
+        return output
+
+
+def adapted(dropout):
+    lora = LoraConfig(r=8, lora_alpha=32, target_modules="all-linear", init_lora_weights=False, lora_dropout=dropout)
+    return functools.partial(Checked, peft_config=lora)
+
+
+def reliances(folder, step):
+    return [value for item in read_journal(folder) if item.step == step for value in item.reliances]
+
+
+def assert_close(found, by_hand):
+    assert found == pytest.approx(by_hand, abs=1e-4)
+    assert max(map(abs, by_hand)) > 1e-3  # the hint makes a difference that could be missed
+
+
+@pytest.mark.parametrize("cls", [Checked, adapted(0.5)], ids=["the whole policy", "an adapter with dropout"])
+@pytest.mark.parametrize("per_device", [16, 2], ids=["at once", "in chunks"])
+def test_reliance_is_the_difference_of_the_two_log_probabilities_per_token(tmp_path, cls, per_device):
+    shape = {"per_device_train_batch_size": per_device, "gradient_accumulation_steps": 16 // per_device}
+    options = {"temperature": 0.7, "max_steps": 2, "mentor_hint_reliance": True, "cls": cls, **shape}
+    trainer = letters.trained(tmp_path, ROLLS, **options)
+    for step in range(2):
+        by_hand = [value for value in trainer.by_hand[step] if value is not None]
+        assert len(by_hand) == 8
+        assert_close(reliances(tmp_path, step), by_hand)
+        # Of group 1 every second completion succeeds, of group 3 all do.
+        successes = [by_hand[row] for row in (1, 3, 4, 5, 6, 7)]
+        (entry,) = [entry for entry in trainer.state.log_history if entry["step"] == step + 1 and "loss" in entry]
+        assert entry["mentor/hint_reliance"] == pytest.approx(statistics.fmean(successes), abs=1e-4)
+    assert trainer.mentor_totals.reliance_count == 12
+
+
+def test_measuring_changes_nothing_about_the_training(tmp_path):
+    options = {"max_steps": 2, "cls": adapted(0.5)}
+    plain, measured = (
+        letters.trained(tmp_path / str(on), ROLLS, mentor_hint_reliance=on, **options) for on in (False, True)
+    )
+    assert [tiny.rows(batch) for batch in measured.batches] == [tiny.rows(batch) for batch in plain.batches]
+    losses = [[entry["loss"] for entry in each.state.log_history if "loss" in entry] for each in (plain, measured)]
+    assert losses[0] == losses[1]
+    assert reliances(tmp_path / "False", 0) == []
+
+
+def test_rows_whose_hint_was_withheld_have_no_reliance(tmp_path):
+    rows = 8
+    rolls = {"first": {str(number): "c" for number in range(rows)}}
+    options = {"rows": rows, "per_device_train_batch_size": 32, "mentor_control_fraction": 0.5}
+    trainer = letters.trained(tmp_path, rolls, mentor_hint_reliance=True, **options)
+    measured = {arm: set() for arm in (Arm.HINT, Arm.CONTROL)}
+    for item in read_journal(tmp_path):
+        measured[item.arm].add(sum(value is not None for value in item.reliances))
+    assert measured == {Arm.HINT: {4}, Arm.CONTROL: {0}}
+    hinted = sum(item.arm is Arm.HINT for item in read_journal(tmp_path))
+    assert trainer.mentor_totals.reliance_count == 2 * hinted
+
+
+def test_a_second_roll_without_any_hint_is_not_measured(tmp_path):
+    trainer = letters.trained(tmp_path, ROLLS, mentor_strategy="resample", mentor_hint_reliance=True)
+    assert trainer.mentor_totals.reliance_count == 0
+    assert "mentor/hint_reliance" not in trainer.state.log_history[0]
+
+
+def test_two_ranks_measure_each_its_share_of_an_odd_number_of_groups(tmp_path):
+    shape = {"rows": 6, "num_generations": 4, "per_device_train_batch_size": 6, "mentor_hint_reliance": True}
+    rolls = {"first": {"0": "c", "1": "c", "2": "c"}}
+    seen = distributed_run.launch(tmp_path, {"reliance": {"rolls": rolls, **shape}})["reliance"]
+    rows = [row for rank in seen for row in rank["batches"][0]]
+    by_hand = expected(tiny.model(), [(tuple(prompt), tuple(completion)) for prompt, completion in rows])
+    assert len(by_hand) == 12
+    assert_close(reliances(tmp_path / "reliance" / "run", 0), by_hand)
+    assert [rank["totals"]["reliance_count"] for rank in seen] == [6, 6]
+    assert len({rank["totals"]["reliance_sum"] for rank in seen}) == 1
