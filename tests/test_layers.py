@@ -70,6 +70,7 @@ LAYERS = {
     "strategies": 4,
     "tutorial": 4,
     "callback": 5,
+    "closing": 5,
     "config": 5,
     "contract": 5,
     "engine_limit": 5,

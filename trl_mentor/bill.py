@@ -79,3 +79,67 @@ class Bill:
     def share(self, seconds: float) -> float:
         """Which part of the time of training so many seconds are; 0 before any has passed."""
         return min(seconds / self.seconds, 1.0) if self.seconds > 0 else 0.0
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What a person reads, as pairs of a name and a value; parts of what comes before are indented."""
+        policy = {
+            "first roll": self.first_roll_tokens,
+            "re-roll": self.reroll_tokens,
+            "re-roll, hint withheld": self.control_tokens,
+            "padding": self.padding_tokens,
+            "probes": self.probe_tokens,
+        }
+        spent = self.mentor
+        return [
+            ("policy tokens", f"{self.policy_tokens:,}"),
+            *((f"  {name}", f"{tokens:,}") for name, tokens in policy.items() if tokens),
+            ("mentor tokens", _in_and_out(spent)),
+            *((f"  {name}", _in_and_out(taken)) for name, taken in self.roles.items() if taken.calls),
+            *((f"  {name}", f"{tokens:,}") for name, tokens in _kinds(spent).items() if tokens),
+            ("mentor calls", f"{spent.calls:,}"),
+            *((f"  {name}", f"{calls:,}") for name, calls in _troubles(spent).items() if calls),
+            ("seconds", f"{self.seconds:,.1f}"),
+            *((f"  {name}", self._seconds(seconds)) for name, seconds in self._times().items()),
+            *([] if self.cost is None else [("cost of the mentor", f"{self.cost:,.4g}")]),
+        ]
+
+    def metrics(self) -> dict[str, float]:
+        """All figures by a flat name, for `train_results.json`."""
+        names = ("calls", "errors", "retries", "replayed", "prompt_tokens", "completion_tokens")
+        more = ("cached_tokens", "thinking_tokens")
+        by_role = {f"{role}_{name}": getattr(self.role(role), name) for role in Role for name in names}
+        cost = {} if self.cost is None else {"cost": self.cost}
+        found = {
+            "policy_tokens": self.policy_tokens,
+            **{f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("roles", "cost")},
+            **{f"mentor_{name}": getattr(self.mentor, name) for name in (*names, *more)},
+            **by_role,
+            **cost,
+        }
+        return {f"mentor/bill/{name}": value for name, value in found.items()}
+
+    def _times(self) -> dict[str, float]:
+        return {
+            "waited for the mentor": self.waited_seconds,
+            "mentor worked meanwhile": self.hidden_seconds,
+            "re-roll": self.reroll_seconds,
+        }
+
+    def _seconds(self, seconds: float) -> str:
+        return f"{seconds:,.1f} ({self.share(seconds):.0%})"
+
+
+def _kinds(spent: RoleSpending) -> dict[str, int]:
+    return {"cached, of those in": spent.cached_tokens, "thinking, of those out": spent.thinking_tokens}
+
+
+def _troubles(spent: RoleSpending) -> dict[str, int]:
+    return {
+        "failed or not understood": spent.errors,
+        "repeated because of that": spent.retries,
+        "not made: replies from the cache": spent.replayed,
+    }
+
+
+def _in_and_out(spent: RoleSpending) -> str:
+    return f"{spent.prompt_tokens:,} in, {spent.completion_tokens:,} out"

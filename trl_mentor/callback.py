@@ -14,6 +14,7 @@ from transformers.trainer_callback import ExportableState
 
 from trl_mentor.alarms import Alarms
 from trl_mentor.causes import DEFAULT_ROUTES
+from trl_mentor.closing import closing_text
 from trl_mentor.counters import Counters
 from trl_mentor.errors import ConfigError
 from trl_mentor.lesson_queue import LessonQueue
@@ -21,6 +22,7 @@ from trl_mentor.mentor import Mentor
 from trl_mentor.plain import from_plain, plain_json
 from trl_mentor.records import Cause, Evaluation, EventKind, Route
 from trl_mentor.schedules import Ahead
+from trl_mentor.spending import Spending
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.trackers import Tables
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from trl_mentor.grpo_trainer import MentorGRPOTrainer
 
 logger = logging.getLogger(__name__)
+
+_PATIENCE = 5.0
+"""Seconds for which the end of training waits for calls to the mentor that are under way, to know what they cost."""
 
 
 class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
@@ -39,7 +44,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     """
 
     def __init__(self, *, progress: bool = True) -> None:
-        """`progress=False` leaves out the progress line."""
+        """`progress=False` leaves out the progress lines and the bill at the end."""
         self._progress = progress
         self._trainer: MentorGRPOTrainer | None = None
         self._logged_at = time.monotonic()
@@ -56,9 +61,8 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
 
         In the middle of a step, which a resumed run does again, they are those from before the step.
         """
-        step, before = self._before_step
-        if self._trainer is not None and self._trainer.state.global_step == step:
-            return before
+        if self._trainer is not None and self.is_in_step(self._trainer.state.global_step):
+            return self._before_step[1]
         totals = Counters() if self._trainer is None else self._trainer.mentor_totals
         queue = self._queue()
         attributes = {
@@ -69,6 +73,10 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
             "strategy": "" if self._trainer is None else self._trainer.strategy.name,
         }
         return {"args": {"progress": self._progress}, "attributes": attributes}
+
+    def is_in_step(self, step: int) -> bool:
+        """Whether so many steps are done and the next is under way, as far as checkpoints on SIGTERM need to know."""
+        return self._before_step[0] == step
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -84,7 +92,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._before_step = (-1, {})
         saved = state.stateful_callbacks.get(type(self).__name__)
         attributes = _attributes(saved) if saved and state.global_step > 0 else {}
-        trainer.mentor_totals = _read_totals(attributes)
+        trainer.mentor_totals = _read_totals(attributes, is_main=state.is_world_process_zero)
         trainer.memory.restore(attributes.get("memory", []))
         trainer.prober.restore(attributes.get("probes", {}))
         self._restore_lessons(attributes, is_main=state.is_world_process_zero)
@@ -155,12 +163,11 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Bring the journal to disk and close it; a further `train()` begins anew."""
-        journal, last_step = self._bound().journal, max(state.global_step - 1, 0)
-        self._bound().book(Counters(), step=last_step)
-        write_events(self._bound(), step=last_step)
-        if journal is not None:
-            journal.close()
+        """Close the books and the journal, and print the bill; a further `train()` begins anew."""
+        trainer = self._bound()
+        trainer.close_books(patience=_PATIENCE)
+        if self._progress and state.is_world_process_zero and trainer.mentor_totals.batches:
+            tqdm.write(closing_text(trainer.mentor_totals, priced=trainer.run_info().priced))
 
     def _bound(self) -> MentorGRPOTrainer:
         if self._trainer is None:
@@ -275,7 +282,7 @@ def _attributes(saved: Any) -> dict[str, Any]:
     return attributes if isinstance(attributes, dict) else {}
 
 
-def _read_totals(attributes: Mapping[str, Any]) -> Counters:
-    """Totals of a run; names of another version are ignored."""
+def _read_totals(attributes: Mapping[str, Any], *, is_main: bool) -> Counters:
+    """Totals of a run; names of another version are ignored. What the mentor took, the main process alone knows."""
     totals: Counters = from_plain(Counters, attributes.get("totals") or {})
-    return totals
+    return totals if is_main else replace(totals, mentor=Spending())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 import time
 from collections import defaultdict, deque
@@ -17,6 +18,7 @@ import torch
 from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
+from trl_mentor.bill import Bill
 from trl_mentor.callback import MentorCallback, ends_window, mentor_of, write_events
 from trl_mentor.causes import WITHOUT_A_MENTOR, format_columns
 from trl_mentor.channel import LIMITS, reports
@@ -62,6 +64,8 @@ from trl_mentor.transfer import Memory, answered, question_key, transfer
 from trl_mentor.trial import Trial
 from trl_mentor.uplift import run_metrics
 from trl_mentor.vllm_cpu import use_cpu_engine
+
+logger = logging.getLogger(__name__)
 
 check_contract(GRPOTrainer)
 
@@ -144,7 +148,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._misreported: set[str] = set()
         self._batch_hints: list[str] = []
         self._lots = Trial(self.args.seed, settings.mentor_control_fraction, settings.mentor_generic_fraction)
-        self._booked_at = time.monotonic()
+        self._booked_at, self._books_open = time.monotonic(), False
         self._bind_callback()
 
     def _read_rewards(self) -> tuple[SuccessRule, tuple[int, ...]]:
@@ -180,6 +184,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
         "auto" means the same, or a new run where no checkpoint was ever saved. All ranks do what the main process
         finds. Raises `ConfigError` if none of the checkpoints in `output_dir` will do.
+
+        The metrics that are returned, and written to `train_results.json`, have the bill as `mentor/bill/*`.
         """
         auto, folder = resume_from_checkpoint == "auto", self.args.output_dir
         if auto or resume_from_checkpoint is True:
@@ -188,12 +194,15 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                 raise nothing_to_resume(folder)
             resume_from_checkpoint = None if chosen is None else str(chosen)
         try:
-            return super().train(resume_from_checkpoint, *args, **kwargs)
+            output = super().train(resume_from_checkpoint, *args, **kwargs)
         finally:
-            if isinstance(self.schedule, Ahead):
-                self.schedule.queue.pause()  # a mentor that works in the background costs money
-                if isinstance(self.strategy, MentorStrategy):
-                    self.strategy.mentor.interrupt()  # nobody waits for the lessons under way any more
+            self.close_books()  # what was spent is in the journal whatever ended the training
+        metrics = output.metrics | Bill.of(self.mentor_totals, priced=self._is_priced()).metrics()
+        try:
+            self.save_metrics("train", metrics, combined=False)
+        except OSError as error:
+            logger.warning("trl-mentor: train_results.json could not be written: %s", error)
+        return output._replace(metrics=metrics)
 
     def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
         # `model.training` does not tell: continuous batching leaves the model in training mode when it has generated.
@@ -250,7 +259,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def start_books(self) -> None:
         """Begin to count seconds and calls anew, when training begins."""
-        self._booked_at = time.monotonic()
+        self._booked_at, self._books_open = time.monotonic(), True
         if (mentor := mentor_of(self.strategy)) is not None:
             mentor.ledger.take()
 
@@ -265,6 +274,31 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         if self.journal is not None:
             self.journal.book(Booking(step, counters))
         return counters
+
+    def close_books(self, *, patience: float = 0.0) -> None:
+        """Book the rest of a run: the mentor begins nothing more, and what it is asked now is waited for so long.
+
+        Its endpoint bills these calls, whose replies nobody needs. Closing twice is fine.
+        """
+        if isinstance(self.schedule, Ahead):
+            self.schedule.queue.pause()
+            if isinstance(self.strategy, MentorStrategy):
+                self.strategy.mentor.interrupt()
+        if not self._books_open:
+            return
+        self._books_open = False
+        step, waited, mentor = self.state.global_step, time.monotonic(), mentor_of(self.strategy)
+        if mentor is not None and (left := mentor.ledger.settle(patience)):
+            logger.warning(
+                "trl-mentor: %d calls to the mentor were under way when training ended; their tokens are not in the "
+                "bill",
+                left,
+            )
+        # Later than every checkpoint, so that no run that is resumed from one counts it as its own.
+        self.book(Counters(mentor_seconds=time.monotonic() - waited), step=step)
+        write_events(self, step=max(step - 1, 0))
+        if self.journal is not None:
+            self.journal.close()
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As `GRPOTrainer.log`, with the rates of the window and of the run so far that batches alone do not give."""
@@ -531,7 +565,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         return mentor is not None and mentor.budget.priced
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        self.book(Counters(), step=max(self.state.global_step - 1, 0))  # a resumed run goes on from here
+        # A resumed run goes on from here, or from before the step if SIGTERM came in the middle of one.
+        step, callbacks = self.state.global_step, self._mentor_callbacks()
+        self.book(Counters(), step=step if any(item.is_in_step(step) for item in callbacks) else max(step - 1, 0))
         # Its state says that a checkpoint is complete, so that of an older one in the same place has to go first.
         if self.args.should_save:
             folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
@@ -553,8 +589,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         super()._load_callback_state()  # with restore_callback_states_from_checkpoint it makes new callbacks
         self._bind_callback()
 
+    def _mentor_callbacks(self) -> list[MentorCallback]:
+        return [item for item in self.callback_handler.callbacks if isinstance(item, MentorCallback)]
+
     def _bind_callback(self) -> None:
-        callbacks = [item for item in self.callback_handler.callbacks if isinstance(item, MentorCallback)]
+        callbacks = self._mentor_callbacks()
         if not callbacks:
             callbacks = [MentorCallback()]
             self.add_callback(callbacks[0])
