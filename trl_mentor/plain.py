@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
-
-_annotations = cache(get_type_hints)
 
 
 def plain_json(value: Any) -> Any:
@@ -41,34 +39,52 @@ def survives_json(value: Any) -> bool:
 
 def from_plain(kind: Any, value: Any) -> Any:
     """A value of the annotated type `kind` from its plain JSON. Raises `TypeError`, `ValueError` or `KeyError`."""
+    return _reader(kind)(value)
+
+
+@cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """`from_plain` for one type, which is looked into once and not for every value."""
     if kind is Any:
-        return value
+        return lambda value: value
     if isinstance(kind, type) and is_dataclass(kind):
-        hints = _annotations(kind)
-        return kind(**{name: from_plain(hint, value[name]) for name, hint in hints.items() if name in value})
+        return _record_reader(kind)
     origin, args = get_origin(kind), get_args(kind)
     if origin is UnionType:
-        return _first_that_fits(args, value)
-    if origin is tuple:
-        return tuple(from_plain(args[0], item) for item in _checked(value, list))
-    if origin is list:
-        return [from_plain(args[0], item) for item in _checked(value, list)]
+        return _union_reader(args)
+    if origin in (tuple, list):
+        read = _reader(args[0])
+        return lambda value: origin([read(item) for item in _checked(value, list)])
     if origin in (Mapping, dict):
-        return {key: from_plain(args[1], item) for key, item in _checked(value, dict).items()}
+        read = _reader(args[1])
+        return lambda value: {key: read(item) for key, item in _checked(value, dict).items()}
     if issubclass(kind, Enum):
-        return kind(value)
-    return float(_checked(value, int | float)) if kind is float else _checked(value, kind)
+        return kind
+    if kind is float:
+        return lambda value: float(_checked(value, int | float))
+    return lambda value: _checked(value, kind)
 
 
-def _first_that_fits(kinds: tuple[Any, ...], value: Any) -> Any:
-    if value is None and NoneType in kinds:
-        return None
-    for kind in kinds:
-        try:
-            return from_plain(kind, value)
-        except (TypeError, ValueError, KeyError):
-            continue
-    raise TypeError(f"expected one of {kinds}, got {type(value).__name__}")
+def _record_reader(kind: Any) -> Callable[[Any], Any]:
+    readers = [(name, _reader(hint)) for name, hint in get_type_hints(kind).items()]
+    return lambda value: kind(**{name: read(value[name]) for name, read in readers if name in value})
+
+
+def _union_reader(kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """The first of the types that fits."""
+    readers = [_reader(kind) for kind in kinds if kind is not NoneType]
+
+    def read(value: Any) -> Any:
+        if value is None and NoneType in kinds:
+            return None
+        for reader in readers:
+            try:
+                return reader(value)
+            except (TypeError, ValueError, KeyError):
+                continue
+        raise TypeError(f"expected one of {kinds}, got {type(value).__name__}")
+
+    return read
 
 
 def _checked(value: Any, kind: Any) -> Any:
