@@ -7,7 +7,7 @@ from typing import Any
 
 from trl_mentor.collapse import exceeds
 from trl_mentor.records import Call, CollapsedGroup, Guidance, Intervention
-from trl_mentor.report.formulas import Formulas
+from trl_mentor.report.formulas import Formulas, Node
 from trl_mentor.report.texts import Shown, shown
 
 FORMULA_BUDGET = 500_000
@@ -21,12 +21,19 @@ class Details:
         """`threshold` is the success reward above which a completion succeeds."""
         self._limit = limit
         self._threshold = threshold
-        self._taught, self._sampled = Formulas(FORMULA_BUDGET), Formulas(FORMULA_BUDGET)
+        self._used: dict[str, Node] = {}
+        self._taught, self._sampled = Formulas(FORMULA_BUDGET, self._used), Formulas(FORMULA_BUDGET, self._used)
 
     @property
     def unconverted(self) -> int:
         """Formulas that are shown as LaTeX, because there is no converter or there are too many."""
         return self._taught.unconverted + self._sampled.unconverted
+
+    def take_formulas(self) -> dict[str, Node]:
+        """The MathML of the formulas in the details that were made since the last time, by their source."""
+        taken = dict(self._used)
+        self._used.clear()
+        return taken
 
     def of(self, record: Intervention) -> dict[str, Any]:
         """As plain JSON, with every text as it is shown."""

@@ -62,21 +62,26 @@ _VALUE = re.compile(r"[\w.% +-]{1,40}")
 class Formulas:
     """Finds formulas in texts and converts each once, until so many characters of LaTeX have been converted."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, used: dict[str, Node]) -> None:
+        """`used` gets the MathML of each formula that is found, by its source with its delimiters."""
         self._left = budget if AVAILABLE else 0
+        self._used = used
         self._done: dict[tuple[str, bool], Node | None] = {}
         self.unconverted = 0
         """Formulas whose source is shown because there is no converter or its budget is spent."""
 
     def parts(self, text: str) -> list[str | dict[str, Any]]:
         """The text and its formulas in turn; a formula that cannot be converted stays text."""
+        if "$" not in text and "\\" not in text:
+            return [text]
         found: list[str | dict[str, Any]] = []
         begin = 0
         for match in _FORMULA.finditer(text):
             block = match.lastgroup in ("dollars", "brackets")
             node = self._convert(match[match.lastgroup or 0], block)
             if node is not None:
-                found += [text[begin : match.start()], {"tex": match[0], "math": node, "block": block}]
+                found += [text[begin : match.start()], {"tex": match[0]}]
+                self._used[match[0]] = node
                 begin = match.end()
         return [part for part in (*found, text[begin:]) if part != ""] or [""]
 

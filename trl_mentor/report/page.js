@@ -45,6 +45,7 @@ let chunks; // script elements with the details of some interventions each
 let state = { ...DEFAULTS };
 let found = []; // positions of the interventions that pass the filters, in their order
 let search = { query: "", hits: null, share: 1 };
+let formulas = {}; // MathML of the formulas of the open intervention, by their source
 let shownNow = null; // what the article shows, so that a filter does not draw it anew
 const unpacked = new Map(); // the chunks that were opened last
 
@@ -82,7 +83,8 @@ async function details(position) {
     unpacked.set(chunk, unpack(chunk));
     if (unpacked.size > 4) unpacked.delete(unpacked.keys().next().value);
   }
-  return (await unpacked.get(chunk))[position - Number(chunk.dataset.first)];
+  const { items, formulas } = await unpacked.get(chunk);
+  return { ...items[position - Number(chunk.dataset.first)], formulas };
 }
 
 // ---- Texts
@@ -110,7 +112,8 @@ function part(item) {
   if (typeof item === "string") return visible(item);
   if ("gap" in item) return el("span", { class: "gap" }, `… ${number(item.gap)} characters left out …`);
   if (state.tex) return visible(item.tex);
-  return el("span", { class: item.block ? "formula block" : "formula", title: item.tex }, mathml(item.math));
+  const math = mathml(formulas[item.tex]);
+  return el("span", { class: `formula ${math.getAttribute("display")}`, title: item.tex }, math);
 }
 
 const parts = (shown) => (typeof shown === "string" ? [shown] : shown).map(part);
@@ -235,6 +238,7 @@ async function showDetail(moved) {
   }
   const item = await details(position);
   if (key !== shownNow) return;
+  formulas = item.formulas;
   place.replaceChildren(...article(position, item));
   place.dataset.shown = index.first + position;
   if (!moved) return;
@@ -317,7 +321,7 @@ async function runSearch() {
   const all = await allChunks();
   let shownAt = performance.now();
   for (const [done, chunk] of all.entries()) {
-    const items = await unpack(chunk);
+    const { items } = await unpack(chunk);
     if (search !== mine) return;
     items.forEach((item, k) => {
       mine.hits[Number(chunk.dataset.first) + k] = texts(item).join("\n").toLowerCase().includes(query);

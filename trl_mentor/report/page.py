@@ -102,7 +102,8 @@ def _chunks(journal: SlimJournal, listing: Listing, details: Details) -> Iterato
         waiting.append(json.dumps(details.of(record) | {"later": listing.later(number)}))
         size += len(waiting[-1])
         if size >= CHUNK_BYTES or position == len(offsets) - 1:
-            yield Chunk(first, _packed(f"[{','.join(waiting)}]"))
+            formulas_used = json.dumps(details.take_formulas())
+            yield Chunk(first, _packed(f'{{"items": [{",".join(waiting)}], "formulas": {formulas_used}}}'))
             waiting, first, size = [], position + 1, 0
 
 

@@ -1,8 +1,7 @@
 """Texts of a journal on their way into the page: cut where they are too long, with their formulas as MathML.
 
-A shown text is a string or, where it has parts, a list of strings, formulas `{"tex", "math", "block"}` and gaps
-`{"gap"}` with the number of characters that were left out. The page makes DOM nodes of these parts and never parses a
-text as markup.
+A shown text is a string or, where it has parts, a list of strings, formulas `{"tex"}` and gaps `{"gap"}` with the
+number of characters that were left out. The page makes DOM nodes of these parts and never parses a text as markup.
 """
 
 from __future__ import annotations
