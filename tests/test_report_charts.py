@@ -187,7 +187,9 @@ def test_charts_say_the_numbers_of_the_figures(figures, drawn):
     counts = f"n={every.hint.groups}/{generic.control.groups}/{every.control.groups}"
     assert any(text.startswith("all groups") and text.endswith(counts) for text in texts(drawn["recovery"]))
     assert {"84, 0% HIGH", "84, 100% HIGH"} <= set(texts(drawn["drafts"]))
-    assert any(text.startswith(f"{figures.reliance.count} successes") for text in texts(drawn["reliance"]))
+    assert any(
+        text.startswith(f"Successes under a hint: {figures.reliance.count},") for text in texts(drawn["reliance"])
+    )
 
 
 def test_an_empty_journal_has_no_charts(tmp_path):
@@ -209,7 +211,7 @@ def test_a_run_that_withheld_no_hint_shows_what_its_rerolls_brought_and_says_so(
     journal.append(Intervention(0, "mentor", group, guidance, RerollOutcome.RESCUED, ("new",), (1.0,)))
     journal.close()
     svg = charts.recovery(report_figures(read_journal(tmp_path)))
-    assert any(text.startswith("re-rolled: hint") and "n=1" in text for text in texts(svg))
+    assert any(text.startswith("re-rolled: hint") and "1 of 1" in text for text in texts(svg))
     assert "No hint was withheld by lot" in svg
 
 

@@ -41,6 +41,7 @@ from trl_mentor.records import (
 )
 from trl_mentor.report.figure_records import Figures
 from trl_mentor.report.figures import MOST, NO_MENTOR, report_figures
+from trl_mentor.report.reading import SlimJournal
 from trl_mentor.spending import RoleSpending, Spending
 
 RECOVERED = ("rescued", "hint_saturated")
@@ -335,6 +336,10 @@ def test_the_bill_events_evaluations_and_waiting_are_those_of_the_lines(run, fig
     assert (waiting.handed_over, waiting.lessons, waiting.dropped) == (600, 400, 200)
     assert waiting.staleness == pytest.approx(fmean(delays))
     assert dict(waiting.delays) == Counter(delays)
+
+
+def test_the_records_that_a_report_keeps_in_memory_have_the_same_figures(run, figures):
+    assert report_figures(SlimJournal(run).records) == figures
 
 
 def test_a_journal_without_a_line_has_no_figure(tmp_path):

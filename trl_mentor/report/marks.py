@@ -82,8 +82,9 @@ def intervals(axes: Axes, rows: Sequence[Row], colours: Mapping[str, str]) -> No
 
 
 def percent_axis(axes: Axes, low: float = 0.0, *, signed: bool = False) -> None:
-    """The horizontal axis in per cent up to 100, with a line at every 25; `signed` for differences."""
-    ticks = [tick / 4 for tick in range(math.floor(low * 4), 5)]
+    """The horizontal axis in per cent up to 100, with a line at every 25 or 50; `signed` for differences."""
+    parts = 4 if low > -0.5 else 2
+    ticks = [tick / parts for tick in range(math.floor(low * parts), parts + 1)]
     axes.set_xlim(min(low, ticks[0]) - 0.03, 1.03)
     names = [f"{100 * tick:+.0f}" if signed and tick else f"{100 * tick:.0f}" for tick in ticks]
     axes.set_xticks(ticks, [name.replace("-", "\u2212") for name in names])
@@ -120,12 +121,19 @@ def key(axes: Axes, order: Sequence[str], *, title: str = "", columns: int = 8) 
             ncols=columns,
             borderaxespad=0.2,
             borderpad=0,
-            columnspacing=1.4,
+            columnspacing=1.0,
             title=title or None,
             alignment="left",
         )
     elif title:
         axes.set_title(title)
+
+
+def step_axis(axes: Axes, steps: int) -> None:
+    """The horizontal axis of optimizer steps, from none to so many."""
+    axes.set_xlim(0, max(steps, 1))
+    axes.locator_params(axis="x", integer=True)
+    axes.set_xlabel("optimizer steps")
 
 
 def compact(number: float) -> str:

@@ -76,17 +76,13 @@ def _span(value: Rate) -> Span:
 
 def _recovery_without_lot(found: Recovery) -> str | None:
     shares = {"hint": found.hinted, "plain question": found.plain}
-    rows = [
-        Row(f"re-rolled: {name}, n={share.groups}", {name: _span(share.rate)})
-        for name, share in shares.items()
-        if share
-    ]
+    rows = [_counted(f"re-rolled: {name}", share, name) for name, share in shares.items() if share]
     if not rows:
         return None
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        intervals(axes, rows, {name: ARMS[name] for name in shares})
+        intervals(axes, rows, ARMS)
         percent_axis(axes)
         axes.set_title("Groups that recover, in %")
 
@@ -134,7 +130,8 @@ def reliance(figures: Figures) -> str | None:
         axes.bar(found.edges[:-1], found.bins, width=widths, align="edge", color=GREEN, linewidth=0)
         axes.axvline(0, linewidth=0.6)
         axes.set_xlabel("log-probability without the hint minus with it, nats per token")
-        axes.set_title(f"{found.count} successes under a hint, mean {found.mean:+.2f}")
+        axes.locator_params(axis="y", integer=True)
+        axes.set_title(f"Successes under a hint: {found.count}, mean {found.mean:+.2f}")
 
     said = f"Mean {found.mean:.3f}, quartiles {found.lower:.3f}, {found.median:.3f}, {found.upper:.3f} nats per token."
     return svg(Drawing("Hint reliance", said, 2.2, paint))

@@ -128,7 +128,7 @@ def spending(figures: Figures) -> str | None:
         "the rest of training": max(rest, 0.0),
         "mentor at work meanwhile": bill.hidden_seconds,
     }
-    cost = "" if bill.cost is None else f", which cost {bill.cost:.4g}"
+    cost = "" if bill.cost is None else f", which cost {compact(bill.cost)}"
     panels = [
         _Panel(f"{compact(bill.policy_tokens)} tokens that the policy generated", _rows(policy), POLICY),
         _Panel(f"{compact(bill.mentor_tokens)} tokens of the mentor{cost}", _roles(bill), MENTOR),
@@ -138,9 +138,10 @@ def spending(figures: Figures) -> str | None:
 
 
 def _rows(parts: Mapping[str, float], whole: float = 0.0) -> list[Bar]:
-    """One row for each part that is there, with its share of the whole, which is their sum unless given."""
+    """One row for each part that can be seen, with its share of the whole, which is their sum unless given."""
     whole = whole or sum(parts.values())
-    return [Bar(name, {name: part}, f"{compact(part)}, {part / whole:.0%}") for name, part in parts.items() if part]
+    seen = {name: part for name, part in parts.items() if part > whole / 1000}
+    return [Bar(name, {name: part}, f"{compact(part)}, {part / whole:.0%}") for name, part in seen.items()]
 
 
 def _roles(bill: Bill) -> list[Bar]:
