@@ -84,7 +84,7 @@ def _cells(record: Intervention) -> Cells:
         "outcome": str(record.outcome),
         "arm": str(record.arm or ""),
         "cause": str(group.cause),
-        **{name: shorten(clean_text(text), MAX_TEXT) for name, text in texts.items()},
+        **{name: clean_text(shorten(text, MAX_TEXT)) for name, text in texts.items()},
     }
 
 
