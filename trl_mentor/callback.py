@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE = 5.0
+_PATIENCE = 3.0
 """Seconds for which the end of training waits for calls to the mentor that are under way, to know what they cost."""
 
 
