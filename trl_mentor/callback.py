@@ -24,7 +24,10 @@ from trl_mentor.records import Cause, Evaluation, EventKind, Route
 from trl_mentor.schedules import Ahead
 from trl_mentor.spending import Spending
 from trl_mentor.strategies.base import Strategy
+from trl_mentor.tallies import Tallies
 from trl_mentor.trackers import Tables
+from trl_mentor.trial import Trial
+from trl_mentor.uplift import difference_text, uplift
 
 if TYPE_CHECKING:
     from trl_mentor.grpo_trainer import MentorGRPOTrainer
@@ -71,6 +74,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
             "memory": [] if self._trainer is None else self._trainer.memory.state(),
             "probes": {} if self._trainer is None else self._trainer.prober.state(),
             "strategy": "" if self._trainer is None else self._trainer.strategy.name,
+            "lots": plain_json(Trial() if self._trainer is None else self._trainer.lots),
         }
         return {"args": {"progress": self._progress}, "attributes": attributes}
 
@@ -97,6 +101,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         trainer.prober.restore(attributes.get("probes", {}))
         self._restore_lessons(attributes, is_main=state.is_world_process_zero)
         self._resume_spending()
+        _warn_if_lots_changed(trainer.mentor_totals, attributes.get("lots"), trainer.lots)
         trainer.start_books()
         if (queue := self._queue()) is not None:
             queue.go_on()  # what its calls cost comes on top
@@ -127,8 +132,9 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
             return
         if state.is_world_process_zero:
             if self._progress:
-                routes = self._bound().cause_routes
-                tqdm.write(progress_line(state.global_step, window, now - self._logged_at, routes))
+                routes, recovery = self._bound().cause_routes, self._bound().mentor_totals.recovery
+                line = progress_line(state.global_step, window, now - self._logged_at, routes, recovery=recovery)
+                tqdm.write(line)
             if self._bound().mentor_resumed:
                 self._bound().mentor_resumed = False
                 self._alarms.forget_failures()
@@ -239,8 +245,18 @@ _SKIPPED = {
 }
 
 
-def progress_line(step: int, window: Counters, seconds: float, routes: Mapping[Cause, Route] = DEFAULT_ROUTES) -> str:
-    """One line on what happened in a window of `seconds` of wall-clock time; `routes` say which causes are skipped."""
+def progress_line(
+    step: int,
+    window: Counters,
+    seconds: float,
+    routes: Mapping[Cause, Route] = DEFAULT_ROUTES,
+    *,
+    recovery: Tallies = Tallies(),
+) -> str:
+    """One line on what happened in a window of `seconds` of wall-clock time.
+
+    `routes` say which causes are skipped, `recovery` is that of the whole run: a window has too few groups for it.
+    """
     share = min(window.mentor_seconds / seconds, 1.0) if seconds > 0 else 0.0
     outcomes = {
         "rescued": window.rescued,
@@ -253,7 +269,9 @@ def progress_line(step: int, window: Counters, seconds: float, routes: Mapping[C
     parts += [f"{count} {name}" for name, count in outcomes.items() if count]
     inline = window.calls and not window.handed_over
     waited = f"; waited {share:.0%} of the time for the mentor" if inline else ""
-    return f"step {step}: {', '.join(parts)}{waited}"
+    comparison = uplift(recovery)
+    helped = "" if comparison is None else f"; uplift so far {difference_text(comparison)}"
+    return f"step {step}: {', '.join(parts)}{waited}{helped}"
 
 
 def _skipped(window: Counters, routes: Mapping[Cause, Route]) -> dict[str, int]:
@@ -280,6 +298,22 @@ def _attributes(saved: Any) -> dict[str, Any]:
     entry = saved[-1] if isinstance(saved, list) and saved else saved
     attributes = entry.get("attributes") if isinstance(entry, dict) else None
     return attributes if isinstance(attributes, dict) else {}
+
+
+def _warn_if_lots_changed(totals: Counters, saved: Any, lots: Trial) -> None:
+    """Say so when the arms of a resumed run are shared out in another way than those that its totals count."""
+    before = from_plain(Trial, saved or {})
+    if uplift(totals.recovery) is not None and (before.control, before.generic) != (lots.control, lots.generic):
+        logger.warning(
+            "trl-mentor: "
+            "the checkpoint withheld %g of the hints and replaced %g, this run %g and %g. The arms of the totals now "
+            "differ in when their groups collapsed, so that mentor/total/uplift mixes what hints did with what was "
+            "learnt in between. Keep the fractions, or use the windows alone.",
+            before.control,
+            before.generic,
+            lots.control,
+            lots.generic,
+        )
 
 
 def _read_totals(attributes: Mapping[str, Any], *, is_main: bool) -> Counters:

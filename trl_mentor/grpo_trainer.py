@@ -46,9 +46,9 @@ from trl_mentor.guards import (
 from trl_mentor.intervene import Concerned, Means, Outcome, Policy, Request, intervene
 from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
+from trl_mentor.metrics import batch_metrics
 from trl_mentor.model_card import NAME, mentoring_section, paper
 from trl_mentor.model_card import tags as card_tags
-from trl_mentor.metrics import batch_metrics
 from trl_mentor.probe import Candidate, Prober, apart, probe
 from trl_mentor.records import Cause, HintOrigin, Intervention, Lesson, Prompt, Return, Row, RunInfo
 from trl_mentor.reliance import with_reliance
@@ -147,7 +147,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._batch_rewards: torch.Tensor | None = None
         self._misreported: set[str] = set()
         self._batch_hints: list[str] = []
-        self._lots = Trial(self.args.seed, settings.mentor_control_fraction, settings.mentor_generic_fraction)
+        self.lots = Trial(self.args.seed, settings.mentor_control_fraction, settings.mentor_generic_fraction)
+        """Which hints are withheld."""
         self._booked_at, self._books_open = time.monotonic(), False
         self._bind_callback()
 
@@ -348,7 +349,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                 objection=self._objection,
                 with_reliance=self._with_reliance if self._settings.mentor_hint_reliance else None,
             ),
-            trial=self._lots,
+            trial=self.lots,
             generic=getattr(self.strategy, "generic", None),
         )
         members = self._exchange.gather(self._members(rows, concerned))
@@ -552,8 +553,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             seed=self.args.seed,
             num_generations=self.num_generations,
             world_size=self._exchange.world_size,
-            control_fraction=self._lots.control,
-            generic_fraction=self._lots.generic,
+            control_fraction=self.lots.control,
+            generic_fraction=self.lots.generic,
             success_threshold=self.success_rule.threshold,
             priced=self._is_priced(),
             version=metadata.version("trl-mentor"),

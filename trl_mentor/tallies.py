@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -29,10 +30,12 @@ class Tallies:
     @classmethod
     def count(cls, named: Iterable[tuple[str, bool]]) -> Tallies:
         """One group for each pair of a name and whether it is a hit."""
-        cells: dict[str, Tally] = {}
+        counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         for name, hit in named:
-            cells[name] = cells.get(name, Tally()) + Tally(1, int(hit))
-        return cls(cells)
+            cell = counts[name]
+            cell[0] += 1
+            cell[1] += hit
+        return cls({name: Tally(*cell) for name, cell in counts.items()})
 
     def __getitem__(self, name: str) -> Tally:
         return self.cells.get(name, Tally())
