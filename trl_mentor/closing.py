@@ -19,7 +19,8 @@ from trl_mentor.uplift import difference_text, uplift_table
 def closing_text(totals: Counters, *, priced: bool) -> str:
     """The bill as a table and, where hints were withheld by lot, one of what they did."""
     text = io.StringIO()
-    console = Console(file=text, width=shutil.get_terminal_size().columns, force_jupyter=False)
+    # A notebook says that it shows colours and pages, which this text must not hold.
+    console = Console(file=text, width=shutil.get_terminal_size().columns, force_terminal=False, force_jupyter=False)
     console.print(_table(Bill.of(totals, priced=priced)))
     if uplift_table(totals.recovery):
         console.print(_trial(totals.recovery))
