@@ -110,6 +110,22 @@ def test_tokens_of_the_mentor_count_where_they_are_asked_for(tmp_path):
     assert counted[0].bills[0].cost is None
 
 
+def test_a_threshold_that_some_seed_does_not_reach_has_no_mean(tmp_path):
+    quick = write_run(tmp_path / "a", [batch()] * 3, {1: 0.0, 3: 0.8})
+    slow = write_run(tmp_path / "b", [batch()] * 3, {1: 0.0, 3: 0.4}, info=replace(INFO, seed=1))
+    (found,) = standings([quick, slow], threshold=0.6)
+    assert (found.reach.seeds, found.reach.spent) == (1, None)
+    (found,) = standings([quick, slow], threshold=0.2)
+    assert (found.reach.spent.low, found.reach.spent.high) == (pytest.approx(150), pytest.approx(200))
+
+
+def test_the_bill_ends_with_the_batch_that_spends_the_last_of_the_budget(tmp_path):
+    short = write_run(tmp_path / "a", [batch(100)] * 3, info=PLAIN)
+    same, coarse = write_run(tmp_path / "b", [batch(100)] * 5), write_run(tmp_path / "c", [batch(200)] * 5)
+    found = standings([short, f"same={same}", f"coarse={coarse}"])
+    assert [item.bills[0].policy_tokens for item in found] == [300, 300, 400]
+
+
 def test_without_evaluations_the_success_of_first_rolls_is_smoothed_over_a_window(tmp_path):
     run = write_run(tmp_path / "a", [batch(successes=0), batch(successes=5), batch(successes=10)])
     methods, _ = read_methods([str(run)])
@@ -162,6 +178,10 @@ def test_methods_with_other_seeds_are_compared_by_welch(seeds):
     low, high = CompareMeans(DescrStatsW(ours), DescrStatsW(theirs)).tconfint_diff(0.05, usevar="unequal")
     assert found.test == f"Welch, n=3 and {len(seeds)}"
     assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+
+
+def test_runs_that_repeat_a_seed_are_no_pairs():
+    assert difference([(0, 0.5), (1, 0.7), (1, 0.8)], [(0, 0.3), (1, 0.6), (1, 0.1)]).test == "Welch, n=3 and 3"
 
 
 def test_one_seed_has_no_interval_and_equal_seeds_one_without_width():
