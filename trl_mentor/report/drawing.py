@@ -22,7 +22,7 @@ from trl_mentor.quoting import clean_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WIDTH = 10.0
+WIDTH = 8.0
 """Inches, of 72 units of the `viewBox` each."""
 
 INK, PAGE = "#010203", "#fdfcfb"
@@ -39,7 +39,7 @@ GREEN, ORANGE, VERMILION, SKY, BLUE, PURPLE, GREY = (
 )
 """Okabe and Ito's colours, which the colour-blind can tell apart, and a grey; they show on white and on black."""
 
-CSS = """.chart svg{display:block;width:100%;max-width:720px;height:auto;overflow:visible}
+CSS = """.chart svg{display:block;width:100%;max-width:680px;height:auto;overflow:visible}
 .chart text{font-family:inherit;white-space:pre}
 .chart [stroke=Canvas]{stroke:var(--card,Canvas)}
 """

@@ -62,7 +62,7 @@ def bars(axes: Axes, rows: Sequence[Bar], colours: Mapping[str, str], *, title: 
                 left += width
         axes.text(left + longest * 0.012, place, row.note, va="center", fontsize=10)
     _rows(axes, [label(row.name) for row in rows])
-    axes.set_xlim(0, longest * 1.15)
+    axes.set_xlim(0, longest * 1.2)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     key(axes, list(colours), title=title)
@@ -78,12 +78,12 @@ def intervals(axes: Axes, rows: Sequence[Row], colours: Mapping[str, str]) -> No
             height, span, colour = place + 0.3 * (number - (len(names) - 1) / 2), row.spans[name], colours[name]
             axes.plot([span.low, span.high], [height, height], color=colour, linewidth=2.2, solid_capstyle="round")
             axes.plot([span.value], [height], "o", markersize=7, color=colour, markeredgecolor=PAGE, label=name)
-    _rows(axes, [f"{label(row.name)}  {row.note}" for row in rows])
+    _rows(axes, [f"{label(row.name, 32)}  {row.note}" for row in rows])
 
 
 def percent_axis(axes: Axes, low: float = 0.0, *, signed: bool = False) -> None:
-    """The horizontal axis in per cent up to 100, with a line at every 25 or 50; `signed` for differences."""
-    parts = 4 if low > -0.5 else 2
+    """The horizontal axis in per cent up to 100, with a line at every 25, or 50 where it is `signed`: differences."""
+    parts = 2 if signed else 4
     ticks = [tick / parts for tick in range(math.floor(low * parts), parts + 1)]
     axes.set_xlim(min(low, ticks[0]) - 0.03, 1.03)
     names = [f"{100 * tick:+.0f}" if signed and tick else f"{100 * tick:.0f}" for tick in ticks]
@@ -108,7 +108,7 @@ def areas(
         base = top
 
 
-def key(axes: Axes, order: Sequence[str], *, title: str = "", columns: int = 8) -> None:
+def key(axes: Axes, order: Sequence[str], *, title: str = "", columns: int = 5) -> None:
     """A title, and under it what the colours mean, above the axes; a colour that does not occur is left out."""
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     names = [name for name in order if name in handles]
@@ -118,7 +118,7 @@ def key(axes: Axes, order: Sequence[str], *, title: str = "", columns: int = 8) 
             names,
             loc="lower left",
             bbox_to_anchor=(0, 1),
-            ncols=columns,
+            ncols=math.ceil(len(names) / math.ceil(len(names) / columns)),
             borderaxespad=0.2,
             borderpad=0,
             columnspacing=1.0,

@@ -35,7 +35,7 @@ def recovery(figures: Figures) -> str | None:
         right.set_title(f"Hint minus {other}")
         intervals(left, rates, ARMS)
         percent_axis(left)
-        key(left, list(ARMS), title="Groups that recover, in %")
+        key(left, list(ARMS), title="Groups that recover, in %", columns=2)
 
     first = strata[0].comparison
     said = "Points with their 95 % intervals: Wilson for rates, Newcombe for differences."
@@ -90,18 +90,14 @@ def _recovery_without_lot(found: Recovery) -> str | None:
     return svg(Drawing("Recovery of re-rolled groups", said, 0.9 + 0.4 * len(rows), paint))
 
 
-_OCCASIONS = {"training": "in training", "probe": "in probes"}
-
-
 def transfer(figures: Figures) -> str | None:
     """How often collapsed prompts are solved without a hint when they come round again."""
     rows = []
     for found in figures.transfer.rows:
         outcomes = {"rescued": found.rescued, "hint saturated": found.hint_saturated, "not rescued": found.others}
         arms = {"hint": found.hint, "fixed hint": found.generic, "plain question": found.control}
-        where = _OCCASIONS[found.name]
-        rows += [_counted(f"{where}: {name}", share, "outcome") for name, share in outcomes.items() if share]
-        rows += [_counted(f"{where}: {name}, by lot", share, "lot") for name, share in arms.items() if share]
+        rows += [_counted(f"{found.name}: {name}", share, "outcome") for name, share in outcomes.items() if share]
+        rows += [_counted(f"{found.name}: {name}, by lot", share, "lot") for name, share in arms.items() if share]
     if not rows:
         return None
 
@@ -109,7 +105,7 @@ def transfer(figures: Figures) -> str | None:
         axes = figure.subplots()
         intervals(axes, rows, {"outcome": BLUE, "lot": GREEN})
         percent_axis(axes)
-        axes.set_title("Prompts solved without a hint when they were asked again, in %")
+        axes.set_title("Solved without a hint when asked again, in %")
 
     return svg(Drawing("Transfer", "Shares with their 95 % Wilson intervals.", 0.9 + ROW * len(rows), paint))
 
