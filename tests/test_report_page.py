@@ -272,11 +272,23 @@ def test_markup_in_a_formula_is_its_text():
 @pytest.mark.parametrize(
     "tex",
     [
-        "\\frac{", "\\left(", "x^a^b", "_", "\\begin{matrix}" * 30, "{" * 500, "\\sqrt" * 100, "\\genfrac{" * 50,
-        "x" * 501, "\\newcommand{\\a}{\\b\\b}\\a", "\\def\\a{\\a\\a}\\a", "x\u202ey", "\ud800", "{" * 100 + "x" + "}" * 100,
+        "\\frac{",
+        "\\left(",
+        "x^a^b",
+        "_",
+        "\\begin{matrix}" * 30,
+        "{" * 500,
+        "\\sqrt" * 100,
+        "\\genfrac{" * 50,
+        "x" * 501,
+        "\\newcommand{\\a}{\\b\\b}\\a",
+        "\\def\\a{\\a\\a}\\a",
+        "x\u202ey",
+        "\ud800",
+        "{" * 100 + "x" + "}" * 100,
     ],
     ids=lambda tex: ascii(tex[:16]),
-)  # fmt: skip
+)
 def test_what_is_no_latex_or_would_not_end_stays_text(tex):
     assert mathml(tex) is None
     assert Formulas(1000, {}).parts(f"a ${tex}$") == [f"a ${tex}$"]
