@@ -6,16 +6,14 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from trl_mentor.collapse import SuccessRule
-from trl_mentor.plain import from_plain, plain_json
 from trl_mentor.records import Arm, Prompt, RerollOutcome, Return
 from trl_mentor.tallies import Tallies
 from trl_mentor.trial import prompt_key
 
 CAPACITY = 50_000
-"""Prompts that are remembered; beyond, the oldest are forgotten. They are in every checkpoint, 100 bytes each."""
+"""Prompts that are remembered; beyond, the oldest are forgotten. They are in every checkpoint, 80 bytes each."""
 
 _PROMPT_DIGITS = 16
 
@@ -55,13 +53,17 @@ class Memory:
         """How it ended, once: the next return of the prompt says nothing more about it."""
         return self._past.pop(key, None)
 
-    def state(self) -> list[list[Any]]:
-        """What is remembered, as plain JSON. A list, as checkpoints sort the keys of objects."""
-        return [[key, plain_json(past)] for key, past in self._past.items()]
+    def state(self) -> list[str]:
+        """What is remembered, a line each: checkpoints sort the keys of objects, and give each value a line."""
+        return [f"{key} {past.step} {past.outcome} {past.arm or '-'}" for key, past in self._past.items()]
 
-    def restore(self, state: Iterable[Sequence[Any]]) -> None:
+    def restore(self, state: Iterable[str]) -> None:
         """Take over what `state` returned."""
-        self._past = {key: from_plain(Past, past) for key, past in state}
+        lines = [line.split() for line in state]
+        self._past = {
+            key: Past(int(step), RerollOutcome(outcome), None if arm == "-" else Arm(arm))
+            for key, step, outcome, arm in lines
+        }
 
 
 def question_key(prompt: Prompt, answer: str | None) -> str:
