@@ -102,11 +102,12 @@ def train(
     on_batch: OnBatch,
     control_fraction: float = 0.0,
     tutor: type[Tutor] = Tutor,
+    settings: Mapping[str, Any] | None = None,
 ) -> Run:
     """Train the shipped student by one of `METHODS` on `problems`, then evaluate it on the held-out ones.
 
-    With MENTOR, `control_fraction` of the hints are withheld by lot. The journal is at
-    `output_dir / "mentor" / "journal.jsonl"`.
+    With MENTOR, `control_fraction` of the hints are withheld by lot. `settings` are further ones of
+    `MentorGRPOConfig`. The journal is at `output_dir / "mentor" / "journal.jsonl"`.
     """
     model, tokenizer = load_student()
     watch = BudgetWatch(budget.tokens, on_batch)
@@ -114,7 +115,7 @@ def train(
     trainer = MentorGRPOTrainer(
         model=model,
         reward_funcs=UnitTests(problems),
-        args=_config(method, seed, output_dir, control_fraction),
+        args=_config(method, seed, output_dir, control_fraction, settings or {}),
         train_dataset=_dataset(problems.values()),
         processing_class=tokenizer,
         callbacks=[watch, MentorCallback(progress=False)],
@@ -162,7 +163,9 @@ def _mentor(tutor: Tutor) -> Mentor:
     return Mentor(ScriptedBackend(tutor), domain="code", fallback_hint=GENERIC_HINTS[0])
 
 
-def _config(method: str, seed: int, output_dir: Path, control_fraction: float) -> MentorGRPOConfig:
+def _config(
+    method: str, seed: int, output_dir: Path, control_fraction: float, settings: Mapping[str, Any]
+) -> MentorGRPOConfig:
     return MentorGRPOConfig(
         output_dir=str(output_dir),
         mentor_strategy=METHODS[method],
@@ -185,4 +188,5 @@ def _config(method: str, seed: int, output_dir: Path, control_fraction: float) -
         logging_strategy="no",
         save_strategy="no",
         disable_tqdm=True,
+        **settings,
     )
