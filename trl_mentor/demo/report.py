@@ -11,7 +11,7 @@ from rich.table import Table
 
 from trl_mentor.demo.student import mean_accuracy
 from trl_mentor.demo.training import Run
-from trl_mentor.records import Draft, Intervention, RerollOutcome, Role
+from trl_mentor.records import Arm, Draft, Intervention, RerollOutcome, Role
 from trl_mentor.uplift import difference_text, uplift
 
 DISCLAIMER = (
@@ -124,8 +124,8 @@ def sparkline(tokens: Sequence[int], shares: Sequence[float]) -> str:
 
 
 def choose_example(interventions: Sequence[Intervention]) -> Intervention | None:
-    """The first rescued group whose hint was repaired, else the first rescued one, else the first."""
-    rescued = [item for item in interventions if item.outcome is RerollOutcome.RESCUED]
+    """The first group that a repaired hint rescued, else that a hint rescued, else the first."""
+    rescued = [item for item in interventions if item.outcome is RerollOutcome.RESCUED and item.arm is not Arm.CONTROL]
     repaired = [item for item in rescued if any(draft.role is Role.REPAIR for draft in _drafts(item))]
     return next(iter([*repaired, *rescued, *interventions]), None)
 
