@@ -279,7 +279,8 @@ def test_a_script_or_picture_that_got_in_would_be_refused_and_noticed(chromium, 
             const script = document.createElement("script");
             script.textContent = "window.hacked = 1";
             document.body.append(script);
-            document.body.insertAdjacentHTML("beforeend", "<img src=x onerror='window.hacked = 2'><b style='color: red'>");
+            const markup = "<img src=x onerror='window.hacked = 2'><b style='color: red'>";
+            document.body.insertAdjacentHTML("beforeend", markup);
         }""")
         expect(page.locator("b[style]")).to_be_attached()
         page.wait_for_timeout(200)
