@@ -107,6 +107,7 @@ def common(trainer: Any) -> dict:
         "batches": [tiny.rows(batch) for batch in trainer.batches],
         "advantages": [batch["advantages"].tolist() for batch in trainer.batches],
         "totals": asdict(trainer.mentor_totals),
+        "generated": trainer.generated,
         "steps": trainer.state.global_step,
         "log": trainer.state.log_history,
     }

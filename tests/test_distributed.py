@@ -44,6 +44,8 @@ CASES: dict[str, dict[str, Any]] = {
         "save_strategy": "steps",
         "save_steps": 1,
     },
+    # Three rows on two ranks: one of them is generated twice.
+    "padded": {"hard": [1], "per_device_train_batch_size": 6, "num_generations": 3, "max_steps": 2},
     "broken strategy": {"hard": [1], "per_device_train_batch_size": 8, "strategy_raises": True},
 }
 
@@ -72,6 +74,15 @@ def test_exactly_the_rows_of_collapsed_groups_change(seen, shape):
     assert [rank["totals"]["rescued"] for rank in ranks] == [2, 2]
     shares = [[len(call["answer"]) for call in rank["calls"] if call["roll"] == "second"] for rank in ranks]
     assert shares == [[4], [4]]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "broken strategy"])
+def test_the_bill_has_every_token_that_some_rank_generated(seen, case):
+    ranks = seen[case]
+    totals = ranks[0]["totals"]
+    assert totals["policy_tokens"] == sum(rank["generated"] for rank in ranks) > 0
+    assert (totals["padding_tokens"] > 0) == (case == "padded")
+    assert [bool(rank["totals"]["mentor"]["roles"]) for rank in ranks[1:]] == [False]
 
 
 def test_groups_that_straddle_ranks_are_rerolled_whole_and_logged_beside_their_rows(seen, folder):

@@ -161,11 +161,21 @@ def config(output_dir: Path | str, **options: Any) -> MentorGRPOConfig:
 
 
 class Recorder(MentorGRPOTrainer):
-    """The shipped trainer, keeping what each generation batch came to before TRL shuffles it."""
+    """The shipped trainer, keeping what each generation batch came to before TRL shuffles it.
+
+    `generated` counts the completion tokens that this process generated in training, where they come from.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.batches: list[dict[str, Any]] = []
+        self.generated = 0
+
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+        found = super()._generate_single_turn(*args, **kwargs)
+        if self._training_batch:
+            self.generated += sum(map(len, found[0]))
+        return found
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output = super()._generate_and_score_completions(inputs)
