@@ -135,6 +135,33 @@ def test_what_a_policy_wrote_is_escaped_before_it_is_shown():
     assert "<script>" not in names["line"]("re-roll <script>", "<script>")
 
 
+# How notebooks are run
+
+
+def run_cells(folder: Path, *sources: str, **env: str) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """What `execute.py` says of a notebook with these cells, and the notebook's file."""
+    file = folder / "cells.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, sources))), file)
+    command = [sys.executable, ROOT / "notebooks" / "execute.py", file]
+    return subprocess.run(command, env=os.environ | env, capture_output=True, text=True, check=False), file
+
+
+def test_the_kernel_is_the_python_that_runs_it_whatever_kernels_are_installed(tmp_path):
+    spec = tmp_path / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text('{"argv": ["no-such-python", "{connection_file}"], "display_name": "x", "language": "python"}')
+    done, file = run_cells(tmp_path, "import sys; print(sys.executable)", JUPYTER_DATA_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert printed(nbformat.read(file, as_version=4)).strip() == sys.executable
+
+
+def test_a_cell_that_fails_is_an_error_and_leaves_the_file_as_it_was(tmp_path):
+    done, file = run_cells(tmp_path, "print('first')", "1 / 0")
+    assert done.returncode != 0
+    assert "ZeroDivisionError" in done.stderr
+    assert printed(nbformat.read(file, as_version=4)) == ""
+
+
 # A run from a clean kernel
 
 
