@@ -25,13 +25,15 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
 
 from trl_mentor import read_journal
 from trl_mentor.checkpoints import last_complete_checkpoint, why_incomplete
+from trl_mentor.counters import Counters
 from trl_mentor.journal import JOURNAL_PATH, JournalRecords
+from trl_mentor.plain import from_plain
 from trl_mentor.records import Intervention, RerollOutcome
 
 HERE = Path(__file__).parent
@@ -181,6 +183,13 @@ def _lines(everything: JournalRecords) -> int:
     return len(everything) + sum(map(len, others))
 
 
+def _counts(totals: Counters) -> dict[str, object]:
+    """All that is counted and not measured, with the calls of the mentor by role."""
+    values = {item.name: getattr(totals, item.name) for item in fields(Counters)}
+    calls = {role: spent.calls for role, spent in totals.mentor.roles.items()}
+    return {**{name: value for name, value in values.items() if isinstance(value, int)}, **calls}
+
+
 def check(run: Run, steps: int) -> None:
     """Fill in the report of a finished run and everything that is not as it should be."""
     if run.problems:
@@ -199,6 +208,7 @@ def check(run: Run, steps: int) -> None:
         "batches counted": (totals["batches"], steps),
         "steps at which training began, by the journal": (markers, run.begun_at),
         "lines of the journal": (len(raw), _lines(everything) + len(markers) + records.skipped_lines),
+        "what was booked": (_counts(records.totals), _counts(from_plain(Counters, totals))),
         **_journal_against_totals(records, totals, run.schedule, waiting=ending["waiting"]),
     }
     run.problems += [f"{name}: {got}, expected {want}" for name, (got, want) in expected.items() if got != want]
