@@ -106,9 +106,8 @@ def refuse_unused_settings(settings: MentorArguments, *, given: str, unused: Ite
 
 def refuse_arm_without_hint(settings: MentorArguments, strategy: Strategy) -> None:
     """Raise `ConfigError` if the second control is asked of a strategy that has hints but no fixed one."""
-    if isinstance(strategy, NoneStrategy | ResampleStrategy) or not settings.mentor_generic_fraction:
-        return
-    if not callable(getattr(strategy, "generic", None)):
+    without_hints = type(strategy) in (NoneStrategy, ResampleStrategy)
+    if settings.mentor_generic_fraction and not without_hints and not callable(getattr(strategy, "generic", None)):
         raise ConfigError(
             f"mentor_generic_fraction is {settings.mentor_generic_fraction:g}, but strategy {strategy.name!r} has no "
             "method generic(group) that returns the Lesson under a fixed hint; add one (see MentorStrategy.generic), "
