@@ -227,6 +227,7 @@ def test_a_run_without_a_mentor_has_a_report_too(tmp_path, strategy):
     journal.book(journals.booked([record], 0, random.Random(0)))
     journal.close()
     page = report(tmp_path)
+    assert "No hint was drafted." in page.text
     assert page.items[0]["guidance"] is None
     assert page.index["facets"]["verdict"]["names"] == ["no_mentor"]
 
