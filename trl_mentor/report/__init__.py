@@ -5,8 +5,8 @@
              ->  charts: functions from `Figures` to SVG text
              ->  page: text and tables of the figures, the charts, a list of interventions to filter and open
 
-`figures` reads numbers, enums, topics, hints and events, never the texts of attempts, completions and drafts: `reading`
-has emptied those, so that memory goes by the number of interventions and not by the gigabytes of the journal.
+`figures` reads numbers, enums, topics, hints and events, never the texts of attempts, completions and drafts:
+`reading` has emptied those, so that memory goes by the number of interventions, not by the gigabytes of the journal.
 
 The page's Content-Security-Policy allows no inline style, so a chart uses classes and presentation attributes such as
 `fill` and `stroke`: no `style` attribute, no `<style>` or `<script>` element, no link, no image. Its rules are in
