@@ -97,7 +97,7 @@ def patterned(out: Path, options: dict) -> tuple[Any, dict]:
 def lettered(out: Path, options: dict) -> tuple[Any, dict]:
     """A run in which `rolls` say how each prompt is answered in each kind of roll."""
     trainer = letters.trained(out, options.pop("rolls"), **options)
-    memory, probes = trainer.memory.state(), trainer.prober.state()
+    memory, probes = trainer.books.memory.state(), trainer.books.prober.state()
     return trainer, {**common(trainer), "calls": trainer.reward_funcs[0].calls, "memory": memory, "probes": probes}
 
 

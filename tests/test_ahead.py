@@ -127,7 +127,7 @@ def test_a_mentor_that_fails_ends_its_groups_in_the_journal_and_leaves_the_batch
     assert (totals.skipped, totals.failed, totals.lessons) == (2, 2, 0)
     records = read_journal(tmp_path)
     assert [record.guidance.origin for record in records] == [HintOrigin.FAILED] * 2
-    assert "no route to mentor" in trainer.last_mentor_failure
+    assert "no route to mentor" in trainer.books.last_failure
 
 
 def test_a_full_queue_drops_the_oldest_that_nobody_works_on_into_the_journal(tmp_path):

@@ -23,6 +23,7 @@ LAYERS = {
     "answer_forms": 1,
     "assembly": 1,
     "bill": 1,
+    "books": 5,
     "budget": 1,
     "budget_limits": 1,
     "causes": 1,

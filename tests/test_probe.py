@@ -146,7 +146,7 @@ def test_a_resumed_run_probes_what_an_uninterrupted_one_does(tmp_path, kept):
     expected = {step: items for step, items in probes(tmp_path / "whole").items() if step >= kept}
     assert probes(tmp_path / "resumed") == expected
     assert list(expected)[-1] == 4
-    assert resumed.prober.state() == whole.prober.state()
+    assert resumed.books.prober.state() == whole.books.prober.state()
     assert resumed.mentor_totals.probed == whole.mentor_totals.probed
 
 
@@ -172,8 +172,8 @@ def test_the_pool_is_bounded_and_what_leaves_it_is_drawn_by_lot():
 
 def test_without_the_setting_nothing_is_kept(tmp_path):
     trainer = letters.trained(tmp_path, FOUR_A_STEP, rows=12)
-    assert trainer.prober.state() == {"asked_at": 0, "pool": []}
-    assert len(trainer.memory) == 4
+    assert trainer.books.prober.state() == {"asked_at": 0, "pool": []}
+    assert len(trainer.books.memory) == 4
 
 
 @pytest.fixture(scope="module")

@@ -176,7 +176,7 @@ def test_a_resumed_run_remembers_what_an_uninterrupted_one_does(tmp_path, kept):
         returned(3, 3, 1, COLLAPSED, 4),
     ]
     assert read_journal(tmp_path / "resumed").returns == read_journal(tmp_path / "whole").returns
-    assert resumed.memory.state() == whole.memory.state() != []
+    assert resumed.books.memory.state() == whole.books.memory.state() != []
     assert resumed.mentor_totals.transfer == whole.mentor_totals.transfer
 
 

@@ -19,14 +19,11 @@ from trl_mentor.counters import Counters
 from trl_mentor.errors import ConfigError
 from trl_mentor.lesson_queue import LessonQueue
 from trl_mentor.mentor import Mentor
-from trl_mentor.plain import from_plain, plain_json
-from trl_mentor.records import Cause, Evaluation, EventKind, Route
+from trl_mentor.records import Cause, Evaluation, Route
 from trl_mentor.schedules import Ahead
-from trl_mentor.spending import Spending
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.tallies import Tallies
 from trl_mentor.trackers import Tables
-from trl_mentor.trial import Trial
 from trl_mentor.uplift import difference_text, uplift
 
 if TYPE_CHECKING:
@@ -64,17 +61,14 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
 
         In the middle of a step, which a resumed run does again, they are those from before the step.
         """
-        if self._trainer is not None and self.is_in_step(self._trainer.state.global_step):
+        if self._trainer is None:
+            return {"args": {"progress": self._progress}, "attributes": {}}
+        if self.is_in_step(self._trainer.state.global_step):
             return self._before_step[1]
-        totals = Counters() if self._trainer is None else self._trainer.mentor_totals
         queue = self._queue()
-        attributes = {
-            "totals": plain_json(totals),
+        attributes = self._trainer.books.state() | {
             "lessons": [] if queue is None else queue.state(),
-            "memory": [] if self._trainer is None else self._trainer.memory.state(),
-            "probes": {} if self._trainer is None else self._trainer.prober.state(),
-            "strategy": "" if self._trainer is None else self._trainer.strategy.name,
-            "lots": plain_json(Trial() if self._trainer is None else self._trainer.lots),
+            "strategy": self._trainer.strategy.name,
         }
         return {"args": {"progress": self._progress}, "attributes": attributes}
 
@@ -90,26 +84,18 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         Raises `ConfigError` when not bound.
         """
         trainer = self._bound()
-        trainer.last_mentor_failure, trainer.mentor_resumed = "", False
-        trainer.newest_interventions.clear()
         self._alarms = Alarms(trainer.cause_routes)
         self._before_step = (-1, {})
         saved = state.stateful_callbacks.get(type(self).__name__)
         attributes = _attributes(saved) if saved and state.global_step > 0 else {}
-        trainer.mentor_totals = _read_totals(attributes, is_main=state.is_world_process_zero)
-        trainer.memory.restore(attributes.get("memory", []))
-        trainer.prober.restore(attributes.get("probes", {}))
-        self._restore_lessons(attributes, is_main=state.is_world_process_zero)
-        self._resume_spending()
-        _warn_if_lots_changed(trainer.mentor_totals, attributes.get("lots"), trainer.lots)
-        trainer.start_books()
+        is_main = state.is_world_process_zero
+        self._restore_lessons(attributes, is_main=is_main)
+        trainer.books.begin(attributes, step=state.global_step, run=trainer.run_info(), is_main=is_main)
         if (queue := self._queue()) is not None:
             queue.go_on()  # what its calls cost comes on top
         # A checkpoint of a run without this callback has no entry, and transformers needs one to save the next.
         state.stateful_callbacks.setdefault(type(self).__name__, self.state())
-        if trainer.journal is not None:
-            trainer.journal.begin(state.global_step, trainer.run_info())
-        trainer.logged_totals, self._logged_at = trainer.mentor_totals, time.monotonic()
+        self._logged_at = time.monotonic()
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -127,21 +113,21 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         """Print what happened since the last line, show it, and warn; logs of evaluations are no end of a window."""
-        now, window = time.monotonic(), self._bound().mentor_totals - self._bound().logged_totals
+        books, now = self._bound().books, time.monotonic()
+        window = books.window
         if window.batches == 0 or not ends_window(logs or {}):
             return
         if state.is_world_process_zero:
             if self._progress:
-                routes, recovery = self._bound().cause_routes, self._bound().mentor_totals.recovery
+                routes, recovery = self._bound().cause_routes, books.totals.recovery
                 line = progress_line(state.global_step, window, now - self._logged_at, routes, recovery=recovery)
                 tqdm.write(line)
-            if self._bound().mentor_resumed:
-                self._bound().mentor_resumed = False
+            if books.mentor_resumed:
+                books.mentor_resumed = False
                 self._alarms.forget_failures()
                 window = replace(window, failed=0)
             with tqdm.external_write_mode():  # a line of its own, not the end of the progress bar
-                failure, details = self._bound().last_mentor_failure, self._bound().newest_causes
-                for warning in self._alarms.check(window, failure=failure, details=details):
+                for warning in self._alarms.check(window, failure=books.last_failure, details=books.newest_causes):
                     logger.warning("trl-mentor: %s%s", warning, self._where_to_look())
                 self._send_table(step=state.global_step)
         self._logged_at = now
@@ -173,7 +159,7 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         trainer = self._bound()
         trainer.close_books(patience=_PATIENCE)
         if self._progress and state.is_world_process_zero and trainer.mentor_totals.batches:
-            tqdm.write(closing_text(trainer.mentor_totals, priced=trainer.run_info().priced))
+            tqdm.write(closing_text(trainer.mentor_totals, priced=trainer.books.priced))
 
     def _bound(self) -> MentorGRPOTrainer:
         if self._trainer is None:
@@ -196,33 +182,19 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
                 len(lessons),
             )
 
-    def _resume_spending(self) -> None:
-        """Tell the mentor what its run has cost so far."""
-        if (mentor := mentor_of(self._bound().strategy)) is not None:
-            mentor.resume_spending(self._bound().mentor_totals.mentor)
-
     def _queue(self) -> LessonQueue | None:
         schedule = None if self._trainer is None else self._trainer.schedule
         return schedule.queue if isinstance(schedule, Ahead) else None
 
     def _send_table(self, *, step: int) -> None:
         trainer = self._bound()
-        newest = list(trainer.newest_interventions)
-        trainer.newest_interventions.clear()
+        newest = list(trainer.books.newest_interventions)
+        trainer.books.newest_interventions.clear()
         self._tables.send(trainer.callback_handler.callbacks, newest, step=step)
 
     def _where_to_look(self) -> str:
         journal = self._bound().journal
         return "" if journal is None else f" Journal: {journal.path}"
-
-
-def write_events(trainer: MentorGRPOTrainer, *, step: int) -> None:
-    """Write into the journal what happened to the mentor as a whole since the last time."""
-    journal, mentor = trainer.journal, mentor_of(trainer.strategy)
-    if journal is not None and mentor is not None:
-        for event in mentor.take_events():
-            trainer.mentor_resumed |= event.kind is EventKind.RESUMED
-            journal.note(replace(event, step=step))
 
 
 def mentor_of(strategy: Strategy) -> Mentor | None:
@@ -298,25 +270,3 @@ def _attributes(saved: Any) -> dict[str, Any]:
     entry = saved[-1] if isinstance(saved, list) and saved else saved
     attributes = entry.get("attributes") if isinstance(entry, dict) else None
     return attributes if isinstance(attributes, dict) else {}
-
-
-def _warn_if_lots_changed(totals: Counters, saved: Any, lots: Trial) -> None:
-    """Say so when the arms of a resumed run are shared out in another way than those that its totals count."""
-    before = from_plain(Trial, saved or {})
-    if uplift(totals.recovery) is not None and (before.control, before.generic) != (lots.control, lots.generic):
-        logger.warning(
-            "trl-mentor: "
-            "the checkpoint withheld %g of the hints and replaced %g, this run %g and %g. The arms of the totals now "
-            "differ in when their groups collapsed, so that mentor/total/uplift mixes what hints did with what was "
-            "learnt in between. Keep the fractions, or use the windows alone.",
-            before.control,
-            before.generic,
-            lots.control,
-            lots.generic,
-        )
-
-
-def _read_totals(attributes: Mapping[str, Any], *, is_main: bool) -> Counters:
-    """Totals of a run; names of another version are ignored. What the mentor took, the main process alone knows."""
-    totals: Counters = from_plain(Counters, attributes.get("totals") or {})
-    return totals if is_main else replace(totals, mentor=Spending())

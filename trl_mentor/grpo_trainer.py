@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
@@ -19,14 +18,15 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
 from trl_mentor.bill import Bill
-from trl_mentor.callback import MentorCallback, ends_window, mentor_of, write_events
+from trl_mentor.books import Books
+from trl_mentor.callback import MentorCallback, ends_window, mentor_of
 from trl_mentor.causes import WITHOUT_A_MENTOR, format_columns
 from trl_mentor.channel import LIMITS, reports
 from trl_mentor.checkpoints import last_complete_checkpoint, nothing_to_resume, was_saved
 from trl_mentor.collapse import SuccessRule, group_states
 from trl_mentor.config import check_deadline, mentor_arguments
 from trl_mentor.contract import Generated, check_contract
-from trl_mentor.counters import Booking, Counters, count_states
+from trl_mentor.counters import Counters, count_states
 from trl_mentor.engine_limit import engine_limit
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
@@ -49,8 +49,8 @@ from trl_mentor.mentor import Mentor
 from trl_mentor.metrics import batch_metrics
 from trl_mentor.model_card import NAME, mentoring_section, paper
 from trl_mentor.model_card import tags as card_tags
-from trl_mentor.probe import Candidate, Prober, apart, probe
-from trl_mentor.records import Cause, HintOrigin, Intervention, Lesson, Prompt, Return, Row, RunInfo
+from trl_mentor.probe import Prober, apart, probe
+from trl_mentor.records import Lesson, Prompt, Row, RunInfo
 from trl_mentor.reliance import with_reliance
 from trl_mentor.reply_cache import CACHE_DIR
 from trl_mentor.reroll import local_rows
@@ -60,7 +60,7 @@ from trl_mentor.schedules import Ahead, Schedule
 from trl_mentor.settings import RewardErrors, ScheduleKind, StrategyKind
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy
-from trl_mentor.transfer import Memory, answered, question_key, transfer
+from trl_mentor.transfer import answered, question_key, transfer
 from trl_mentor.trial import Trial
 from trl_mentor.uplift import run_metrics
 from trl_mentor.vllm_cpu import use_cpu_engine
@@ -116,27 +116,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self.schedule = self._build_schedule()
         if self.strategy.name == StrategyKind.MENTOR:
             self._name, self._paper = NAME, paper(self._paper)
-        self.mentor_totals = Counters()
-        """What happened since the run began, over all ranks; a resumed run continues it."""
-        self.logged_totals = Counters()
-        """The totals at the last log of training."""
-        self.memory = Memory()
-        """The prompts that collapsed, until they come round again; equal on every rank."""
-        self.prober = Prober(
-            every=settings.mentor_probe_steps, prompts=settings.mentor_probe_prompts, seed=self.args.seed
-        )
-        """Which of them are asked in between, and when; equal on every rank."""
-        self.last_mentor_failure = ""
-        """Why the newest hint that was not accepted failed or fell back; empty before the first."""
-        self.mentor_resumed = False
-        """Whether an endpoint that was left alone has come to work again since the last log; on the main process."""
         self.cause_routes = self.strategy.routes if isinstance(self.strategy, MentorStrategy) else WITHOUT_A_MENTOR
         """What is done about each cause of collapse."""
-        self.newest_causes: dict[Cause, str] = {}
-        """What showed the newest collapse of each cause; on the main process alone."""
-        self.newest_interventions: deque[Intervention] = deque(maxlen=settings.mentor_table_rows)
-        """Those since the last log; on the main process alone."""
-        self.journal = self._open_journal()
         self._exchange = Exchange(self.accelerator)
         columns = getattr(self.train_dataset, "column_names", None)
         self._reader: GroupReader | None = None if columns is None else self._read_with(columns)
@@ -147,10 +128,19 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._batch_rewards: torch.Tensor | None = None
         self._misreported: set[str] = set()
         self._batch_hints: list[str] = []
-        self.lots = Trial(self.args.seed, settings.mentor_control_fraction, settings.mentor_generic_fraction)
-        """Which hints are withheld."""
-        self._booked_at, self._books_open = time.monotonic(), False
+        self.books = self._open_books()
+        """What the run counts, remembers and writes down."""
         self._bind_callback()
+
+    @property
+    def mentor_totals(self) -> Counters:
+        """What happened since the run began, over all ranks; a resumed run continues it."""
+        return self.books.totals
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal, on the main process."""
+        return self.books.journal
 
     def _read_rewards(self) -> tuple[SuccessRule, tuple[int, ...]]:
         """The rule of success, and the columns of the rewards that pay for form."""
@@ -198,7 +188,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             output = super().train(resume_from_checkpoint, *args, **kwargs)
         finally:
             self.close_books()  # what was spent is in the journal whatever ended the training
-        metrics = output.metrics | Bill.of(self.mentor_totals, priced=self._is_priced()).metrics()
+        metrics = output.metrics | Bill.of(self.mentor_totals, priced=self.books.priced).metrics()
         try:
             self.save_metrics("train", metrics, combined=False)
         except OSError as error:
@@ -252,63 +242,28 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         if self._reward_guard is not None:
             counters += Counters(reward_errors=self._exchange.total(self._reward_guard.take_count()))
         self._batch_rewards = rewards
-        counters = self.book(counters, step=self.state.global_step)
-        for name, value in batch_metrics(counters, priced=self._is_priced()).items():
+        counters = self.books.book(counters, step=self.state.global_step)
+        for name, value in batch_metrics(counters, priced=self.books.priced).items():
             self._metrics["train"][name].append(value)
-        write_events(self, step=self.state.global_step)
+        self.books.write_events(step=self.state.global_step)
         return first
 
-    def start_books(self) -> None:
-        """Begin to count seconds and calls anew, when training begins."""
-        self._booked_at, self._books_open = time.monotonic(), True
-        if (mentor := mentor_of(self.strategy)) is not None:
-            mentor.ledger.take()
-
-    def book(self, counters: Counters, *, step: int) -> Counters:
-        """Add counters to the totals and to the journal, with the time and the calls of the mentor since the last."""
-        now, mentor = time.monotonic(), mentor_of(self.strategy)
-        counters += Counters(seconds=now - self._booked_at)
-        self._booked_at = now
-        if mentor is not None and self._exchange.is_main:
-            counters += Counters(mentor=mentor.ledger.take())
-        self.mentor_totals += counters
-        if self.journal is not None:
-            self.journal.book(Booking(step, counters))
-        return counters
-
     def close_books(self, *, patience: float = 0.0) -> None:
-        """Book the rest of a run: the mentor begins nothing more, and what it is asked now is waited for so long.
-
-        Its endpoint bills these calls, whose replies nobody needs. Closing twice is fine.
-        """
+        """Close the books; the mentor begins nothing more, and what it is asked now is waited for so many seconds."""
         if isinstance(self.schedule, Ahead):
             self.schedule.queue.pause()
             if isinstance(self.strategy, MentorStrategy):
                 self.strategy.mentor.interrupt()
-        if not self._books_open:
-            return
-        self._books_open = False
-        step, waited, mentor = self.state.global_step, time.monotonic(), mentor_of(self.strategy)
-        if mentor is not None and (left := mentor.ledger.settle(patience)):
-            logger.warning(
-                "trl-mentor: %d calls to the mentor were under way when training ended; their tokens are not in the "
-                "bill",
-                left,
-            )
-        # Later than every checkpoint, so that no run that is resumed from one counts it as its own.
-        self.book(Counters(mentor_seconds=time.monotonic() - waited), step=step)
-        write_events(self, step=max(step - 1, 0))
-        if self.journal is not None:
-            self.journal.close()
+        self.books.close(step=self.state.global_step, patience=patience)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As `GRPOTrainer.log`, with the rates of the window and of the run so far that batches alone do not give."""
         if not ends_window(logs):
             super().log(logs, start_time)
             return
-        logs |= run_metrics(self.mentor_totals - self.logged_totals, self.mentor_totals)
+        logs |= run_metrics(self.books.window, self.books.totals)
         super().log(logs, start_time)
-        self.logged_totals = self.mentor_totals
+        self.books.logged = self.books.totals
 
     def _calculate_rewards(
         self, inputs: list[Any], prompts: list[Any], completions: list[Any], completion_ids_list: list[list[int]]
@@ -349,17 +304,15 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                 objection=self._objection,
                 with_reliance=self._with_reliance if self._settings.mentor_hint_reliance else None,
             ),
-            trial=self.lots,
+            trial=self.books.lots,
             generic=getattr(self.strategy, "generic", None),
         )
         members = self._exchange.gather(self._members(rows, concerned))
         in_order = sorted(members, key=lambda member: member.number)
         outcome = intervene(in_order, concerned, means, step=self.state.global_step)
-        self._record(outcome)
+        self.books.record(outcome.interventions, outcome.details)
         for example, past in outcome.ended:
-            key = question_key(example["prompt"], self._reader.answer(example))
-            self.memory.remember(key, past)
-            self.prober.keep(Candidate(key, past, example))
+            self.books.remember(example, self._reader.answer(example), past)
         rewards = self._take_over(outcome, prompts, rows, rewards)
         self._batch_hints = [row.hint or "" for row in rows]
         self._write_back_logs(rows)
@@ -367,7 +320,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _returning(self) -> list[tuple[int, str]]:
         """Group index and key of the remembered prompts among this rank's; a group is where its first row is."""
-        if not len(self.memory):
+        if not len(self.books.memory):
             return []
         assert self._reader is not None
         start, size, step = self._exchange.rank * len(self._batch_inputs), self.num_generations, self.state.global_step
@@ -375,29 +328,23 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             ((start + i) // size, question_key(row["prompt"], self._reader.answer(row)))
             for i, row in self._examples.items()
         ]
-        return [(index, key) for index, key in keys if self.memory.has(key, before=step)]
+        return [(index, key) for index, key in keys if self.books.memory.has(key, before=step)]
 
     def _see_returns(self, rewards: torch.Tensor) -> Counters:
         """Note how remembered prompts were answered this time; every rank forgets them."""
         size, rule, found = self.num_generations, self.success_rule, []
         for index, key in self._exchange.gather(self._returning()):
             values = [rule.value(row) for row in rewards[index * size : (index + 1) * size].tolist()]
-            if all(map(math.isnan, values)) or (past := self.memory.recall(key)) is None:
+            if all(map(math.isnan, values)) or (past := self.books.recall(key)) is None:
                 continue  # not scored, or twice in one batch
-            self.prober.forget(key)
             found.append(answered(key, past, values, rule, step=self.state.global_step))
-        self._note_returns(found)
+        self.books.note_returns(found)
         return Counters(transfer=transfer(found))
-
-    def _note_returns(self, found: Sequence[Return]) -> None:
-        for item in found:
-            if self.journal is not None:
-                self.journal.returned(item)
 
     def _probe(self) -> Counters:
         """If it is the time, ask some remembered prompts; all but the weights is afterwards as it was before."""
         step, rank = self.state.global_step, self._exchange.rank
-        asked = self.prober.take(step)
+        asked = self.books.prober.take(step)
         if not asked:
             return Counters()
         with apart(self.accelerator.device, self.args.seed, step, rank):
@@ -409,7 +356,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                 size=self.num_generations,
                 step=step,
             )
-        self._note_returns(found)
+        self.books.note_returns(found)
         return counters
 
     def _with_reliance(self, requests: Sequence[Request], rows: list[Row]) -> list[Row]:
@@ -440,16 +387,6 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             )
             for i, number in local_rows(concerned.gathered, group_size=size, rank=rank, rows_per_rank=len(rows))
         ]
-
-    def _record(self, outcome: Outcome) -> None:
-        for intervention in outcome.interventions:
-            if self.journal is not None:
-                self.journal.append(intervention)
-            self.newest_interventions.append(intervention)
-            guidance = intervention.guidance
-            if guidance is not None and guidance.origin in (HintOrigin.FALLBACK, HintOrigin.FAILED):
-                self.last_mentor_failure = guidance.reason
-        self.newest_causes.update(outcome.details)
 
     def _take_over(self, outcome: Outcome, prompts: list[Any], rows: list[Row], rewards: torch.Tensor) -> torch.Tensor:
         """Put what was re-rolled in its places among this rank's prompts and rows; returns everybody's new rewards."""
@@ -538,8 +475,16 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             topic_columns(self._settings, columns),
         )
 
-    def _open_journal(self) -> Journal | None:
-        return Journal(Path(self.args.output_dir) / JOURNAL_PATH) if self.accelerator.is_main_process else None
+    def _open_books(self) -> Books:
+        settings, seed = self._settings, self.args.seed
+        main = self.accelerator.is_main_process
+        return Books(
+            mentor=mentor_of(self.strategy),
+            journal=Journal(Path(self.args.output_dir) / JOURNAL_PATH) if main else None,
+            lots=Trial(seed, settings.mentor_control_fraction, settings.mentor_generic_fraction),
+            prober=Prober(every=settings.mentor_probe_steps, prompts=settings.mentor_probe_prompts, seed=seed),
+            table_rows=settings.mentor_table_rows,
+        )
 
     def run_info(self) -> RunInfo:
         """What a reader of the journal needs to know of this run."""
@@ -553,22 +498,19 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             seed=self.args.seed,
             num_generations=self.num_generations,
             world_size=self._exchange.world_size,
-            control_fraction=self.lots.control,
-            generic_fraction=self.lots.generic,
+            control_fraction=self.books.lots.control,
+            generic_fraction=self.books.lots.generic,
             success_threshold=self.success_rule.threshold,
-            priced=self._is_priced(),
+            priced=self.books.priced,
             version=metadata.version("trl-mentor"),
         )
-
-    def _is_priced(self) -> bool:
-        """Whether it is known what the mentor's tokens cost."""
-        mentor = mentor_of(self.strategy)
-        return mentor is not None and mentor.budget.priced
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         # A resumed run goes on from here, or from before the step if SIGTERM came in the middle of one.
         step, callbacks = self.state.global_step, self._mentor_callbacks()
-        self.book(Counters(), step=step if any(item.is_in_step(step) for item in callbacks) else max(step - 1, 0))
+        self.books.book(
+            Counters(), step=step if any(item.is_in_step(step) for item in callbacks) else max(step - 1, 0)
+        )
         # Its state says that a checkpoint is complete, so that of an older one in the same place has to go first.
         if self.args.should_save:
             folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"

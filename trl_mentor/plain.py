@@ -59,7 +59,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         read = _reader(args[1])
         return lambda value: {key: read(item) for key, item in _checked(value, dict).items()}
     if issubclass(kind, Enum):
-        return kind
+        return lambda value: kind(value)
     if kind is float:
         return lambda value: float(_checked(value, int | float))
     return lambda value: _checked(value, kind)
