@@ -304,6 +304,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                 objection=self._objection,
                 with_reliance=self._with_reliance if self._settings.mentor_hint_reliance else None,
             ),
+            asks_mentor=mentor_of(self.strategy) is not None,
             trial=self.books.lots,
             generic=getattr(self.strategy, "generic", None),
         )

@@ -70,6 +70,8 @@ class Means:
     reward_names: Sequence[str]
     exchange: Exchange
     policy: Policy
+    asks_mentor: bool = True
+    """Whether planning waits for a mentor; if not, its time is no price of mentoring."""
     trial: Trial = Trial()
     generic: Callable[[CollapsedGroup], Lesson] | None = None
     """The lesson of the trial's second control, which runs on the main process only."""
@@ -164,7 +166,7 @@ def intervene(members: Sequence[Member], concerned: Concerned, means: Means, *, 
 
     started = time.monotonic()
     places, counters = means.exchange.from_main(plan)
-    waited = time.monotonic() - started if selected else 0.0
+    waited = time.monotonic() - started if selected and means.asks_mentor else 0.0
     rerolled, work = _reroll(places, originals, means)
     rule, name, reward_names = means.reader.rule, means.strategy.name, means.reward_names
     records = [
