@@ -33,10 +33,10 @@ class Counted(tiny.Recorder):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.generated = []
+        self.shares = []
 
     def _generate_single_turn(self, prompt_ids, *args, **kwargs):
-        self.generated.append(len(prompt_ids))
+        self.shares.append(len(prompt_ids))
         return super()._generate_single_turn(prompt_ids, *args, **kwargs)
 
 
@@ -81,9 +81,10 @@ def main(out: Path, options: dict) -> None:
         "zero_stage": trainer._dist.zero_stage,
         "fsdp_version": trainer._dist.fsdp_version,
         "held": sum(map(held, parameters)),
-        "generated": trainer.generated,
+        "generated": trainer.shares,
         "rows": [tiny.rows(batch) for batch in trainer.batches],
         "rescued": trainer.mentor_totals.rescued,
+        "reliance": [trainer.mentor_totals.reliance_sum, trainer.mentor_totals.reliance_count],
         "weights": torch.cat([whole(parameter).flatten() for parameter in parameters]).tolist(),
     }
     (out / f"rank{trainer.accelerator.process_index}.json").write_text(json.dumps(seen))

@@ -30,6 +30,7 @@ def launch(out: Path, name: str, *flags: str, sharded: bool) -> list[dict[str, A
         "per_device_train_batch_size": 8,
         "max_completion_length": 24,
         "max_steps": 2,
+        "mentor_hint_reliance": True,
         "save_strategy": "steps",
         "save_steps": 1,
     }
@@ -52,11 +53,12 @@ def launch_sharded(out: Path, name: str) -> list[dict[str, Any]]:
 
 
 def assert_trained_alike(ranks: list[dict[str, Any]], plain: list[dict[str, Any]]) -> None:
-    """Same rows, re-rolled ones among them, and the same weights at the end, on every rank."""
+    """Same rows, re-rolled ones among them, the same reliance, and the same weights at the end, on every rank."""
     assert [rank["processes"] for rank in ranks] == [2, 2]
     assert [rank["rescued"] for rank in ranks] == [2, 2]
     assert [rank["rows"] for rank in ranks] == [rank["rows"] for rank in plain]
     for rank in ranks:
+        assert rank["reliance"] == pytest.approx(plain[0]["reliance"], abs=1e-5)
         torch.testing.assert_close(torch.tensor(rank["weights"]), torch.tensor(plain[0]["weights"]))
 
 
@@ -92,6 +94,7 @@ def test_cpu_2proc_starts_two_processes_that_train_one_policy(plain):
     hinted = [[len(prompt) > 2 for prompt, _ in batch] for batch in plain[0]["rows"]]
     assert hinted == [[False] * 4 + [True] * 4] * 2
     assert_generated_in_step(plain)
+    assert [rank["reliance"][1] for rank in plain] == [4, 4]  # successes of two re-rolls of four
 
 
 def test_fsdp2_shards_the_policy_and_trains_the_same_rows_to_the_same_weights(tmp_path, plain):
