@@ -92,7 +92,8 @@ def carried_over(returns: Iterable[Return]) -> dict[str, Any]:
 
 def by_family(journal: JournalRecords) -> dict[str, dict[str, list[int]]]:
     """Solved and all of the rescued and of the others among the prompts of a family that came round in training."""
-    topics = {prompt_key(item.group.prompt): item.group.topic or "" for item in journal}
+    problems = sample_problems(Random(WORLD_SEED), SEVERAL_EPOCHS.train_per_family, held_out=False)
+    topics = {prompt_key(question): problem.family for question, problem in problems.items()}
     returns = [item for item in journal.returns if not item.probe]
     families = sorted({topics[item.prompt_key] for item in returns})
     found = {name: transfer(item for item in returns if topics[item.prompt_key] == name) for name in families}
