@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
+from trl_mentor.bill import Bill
 from trl_mentor.counters import Counters
-from trl_mentor.records import Arm
+from trl_mentor.metrics import batch_metrics
+from trl_mentor.records import Arm, RerollOutcome
 from trl_mentor.tallies import Tallies, Tally
 from trl_mentor.uplift import compare, difference_text, rate, run_metrics, uplift, uplift_table
 
@@ -117,14 +119,27 @@ def test_a_log_has_the_window_the_run_and_of_the_run_each_cause_and_verdict():
     assert logged["mentor/uplift_low"] < 0 < logged["mentor/uplift_high"]
     assert (logged["mentor/total/recovery_hint"], logged["mentor/total/recovery_control"]) == (4 / 7, 0.1)
     assert logged["mentor/total/uplift_low"] > 0
-    assert logged["mentor/total/uplift/cause_knowledge"] == pytest.approx(0.65)
-    assert (
-        logged["mentor/total/uplift_low/cause_knowledge"] < 0.65 < logged["mentor/total/uplift_high/cause_knowledge"]
-    )
-    assert "mentor/total/uplift/verdict_first_draft" in logged
+    knowledge = "mentor/total/cause_knowledge/uplift"
+    assert logged[knowledge] == pytest.approx(0.65)
+    assert logged[f"{knowledge}_low"] < 0.65 < logged[f"{knowledge}_high"]
+    assert "mentor/total/verdict_first_draft/uplift" in logged
     assert not any("format" in name for name in logged)
     assert logged["mentor/total/recovery_generic"] == 0.2
     assert logged["mentor/total/uplift_over_generic_low"] < logged["mentor/total/uplift_over_generic"]
+
+
+def test_no_name_that_is_logged_is_a_folder_of_another():
+    """A tracker on files cannot hold both."""
+    answered = Tallies({name: Tally(4, 2) for name in (*RerollOutcome, *(f"arm:{arm}" for arm in Arm))})
+    counted = Counters(lessons=1, recovery=RECOVERY, transfer=answered, probed=answered, reliance_count=1)
+    names = {
+        *batch_metrics(counted, priced=True),
+        *run_metrics(counted, counted),
+        *Bill.of(counted, priced=True).metrics(),
+    }
+    assert {"mentor/total/uplift", "mentor/total/cause_knowledge/uplift", "mentor/bill/cost"} <= names
+    folders = {"/".join(name.split("/")[:depth]) for name in names for depth in range(1, name.count("/") + 1)}
+    assert not names & folders
 
 
 def test_a_run_without_a_trial_logs_no_uplift():

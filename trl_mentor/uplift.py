@@ -137,9 +137,12 @@ def _rates(counters: Counters, prefix: str) -> dict[str, float]:
 
 
 def _by_stratum(recovery: Tallies) -> dict[str, float]:
-    """Such as `mentor/total/uplift/cause_knowledge`: a bounded number of names."""
+    """Such as `mentor/total/cause_knowledge/uplift`: a bounded number of names.
+
+    None is another's with `/` and more after it, which would be a file and a folder of one name for some trackers.
+    """
     return {
-        f"mentor/total/{name}/{row.kind}_{row.name}": value
+        f"mentor/total/{row.kind}_{row.name}/{name}": value
         for row in uplift_table(recovery)
         if row.comparison is not None and row.kind in _LOGGED
         for name, value in _with_interval("uplift", row.comparison).items()
