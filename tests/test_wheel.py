@@ -61,7 +61,7 @@ def run(installed: Path, code: str) -> str:
 
 
 def test_every_module_template_and_checkpoint_file_is_in_the_wheel(names):
-    patterns = ("**/*.py", "templates/*/*.jinja", "report/page.*")
+    patterns = ("**/*.py", "**/*.jinja", "report/page.*")
     wanted = [path for pattern in patterns for path in ROOT.glob(f"trl_mentor/{pattern}")]
     wanted += [*ROOT.glob("trl_mentor/demo/checkpoint/*"), ROOT / "trl_mentor" / "py.typed"]
     files = {path.relative_to(ROOT).as_posix() for path in wanted}
