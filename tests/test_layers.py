@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -231,6 +232,13 @@ def test_every_module_imports_only_from_its_own_layer_or_below():
 def test_the_map_names_no_module_that_is_gone():
     there = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in files()}
     assert set(LAYERS) == there
+
+
+def test_the_table_for_contributors_has_each_module_in_its_layer():
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in text.splitlines() if re.match(r"\| \d \|", line)]
+    listed = [(name, int(row[1])) for row in rows for name in re.findall(r"`(\w+)/?`", row[3])]
+    assert sorted(listed) == sorted(LAYERS.items())
 
 
 def test_only_the_trainer_and_its_contract_touch_private_names_of_trl():
