@@ -103,20 +103,23 @@ def train(
     control_fraction: float = 0.0,
     tutor: type[Tutor] = Tutor,
     settings: Mapping[str, Any] | None = None,
+    evaluated: Mapping[str, Problem] | None = None,
 ) -> Run:
     """Train the shipped student by one of `METHODS` on `problems`, then evaluate it on the held-out ones.
 
     With MENTOR, `control_fraction` of the hints are withheld by lot. `settings` are further ones of
-    `MentorGRPOConfig`. The journal is at `output_dir / "mentor" / "journal.jsonl"`.
+    `MentorGRPOConfig`; `evaluated` are the problems of its evaluations during training. The journal is at
+    `output_dir / "mentor" / "journal.jsonl"`.
     """
     model, tokenizer = load_student()
     watch = BudgetWatch(budget.tokens, on_batch)
     mentored = METHODS[method] == "mentor"
     trainer = MentorGRPOTrainer(
         model=model,
-        reward_funcs=UnitTests(problems),
+        reward_funcs=UnitTests({**problems, **(evaluated or {})}),
         args=_config(method, seed, output_dir, control_fraction, settings or {}),
         train_dataset=_dataset(problems.values()),
+        eval_dataset=_dataset(evaluated.values()) if evaluated else None,
         processing_class=tokenizer,
         callbacks=[watch, MentorCallback(progress=False)],
         mentor=_mentor(tutor(problems)) if mentored else None,
