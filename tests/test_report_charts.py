@@ -34,10 +34,10 @@ from trl_mentor.records import (
     Verdict,
     VerdictSource,
 )
-from trl_mentor.report import charts
 from trl_mentor.report.drawing import label
 from trl_mentor.report.figure_records import Figures
 from trl_mentor.report.figures import report_figures
+from trl_mentor.report.pictures import CHARTS
 from trl_mentor.spending import RoleSpending, Spending
 
 HOSTILE = (
@@ -49,7 +49,6 @@ HOSTILE = (
     "日本語 🎓 \u0627\u0644\u062c\u0628\u0631",
     "a long topic " * 30,
 )
-NAMES = [name for name in charts.__all__ if name != "CSS"]
 ALLOWED = {
     "svg": {"viewBox", "role", "stroke-linejoin", "font-size"},
     "title": set(),
@@ -121,7 +120,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
 
 @pytest.fixture(scope="module")
 def drawn(figures: Figures) -> dict[str, str]:
-    return {name: getattr(charts, name)(figures) for name in NAMES}
+    return {name: draw(figures) for name, draw in CHARTS.items()}
 
 
 def parsed(svg: str) -> Iterator[tuple[str, Element]]:
@@ -135,7 +134,7 @@ def texts(svg: str | None) -> list[str]:
     return [element.text or "" for name, element in parsed(svg) if name == "text"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CHARTS)
 def test_a_chart_is_shapes_and_texts_without_ids_styles_links_or_scripts(drawn, name):
     svg = drawn[name]
     elements = list(parsed(svg))
@@ -147,7 +146,7 @@ def test_a_chart_is_shapes_and_texts_without_ids_styles_links_or_scripts(drawn, 
     assert len(elements) > 10
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CHARTS)
 def test_a_chart_takes_the_colour_of_its_texts_from_the_page(drawn, name):
     elements = list(parsed(drawn[name]))
     assert {element.attrib["fill"] for tag, element in elements if tag == "text"} == {"currentColor"}
@@ -156,7 +155,7 @@ def test_a_chart_takes_the_colour_of_its_texts_from_the_page(drawn, name):
 
 
 def test_a_chart_is_the_same_each_time(figures, drawn):
-    assert drawn["recovery"] == charts.recovery(figures)
+    assert drawn["recovery"] == CHARTS["recovery"](figures)
 
 
 @pytest.mark.parametrize("name", ["topics", "recovery"])
@@ -195,12 +194,12 @@ def test_charts_say_the_numbers_of_the_figures(figures, drawn):
 def test_an_empty_journal_has_no_charts(tmp_path):
     Journal(tmp_path / JOURNAL_PATH).close()
     nothing = report_figures(read_journal(tmp_path))
-    assert [getattr(charts, name)(nothing) for name in NAMES] == [None] * len(NAMES)
+    assert [draw(nothing) for draw in CHARTS.values()] == [None] * len(CHARTS)
 
 
 def test_a_run_of_one_batch_has_charts(tmp_path):
     tiny = written(tmp_path, topics=(None,), steps=1)
-    shown = {name: getattr(charts, name)(tiny) for name in NAMES}
+    shown = {name: draw(tiny) for name, draw in CHARTS.items()}
     assert [name for name, svg in shown.items() if svg is None] == ["topics"]
     assert all(texts(svg) for svg in shown.values() if svg is not None)
 
@@ -210,7 +209,7 @@ def test_a_run_that_withheld_no_hint_shows_what_its_rerolls_brought_and_says_so(
     group, guidance = CollapsedGroup("q", (Attempt("no"),)), Guidance("good", HintOrigin.ACCEPTED)
     journal.append(Intervention(0, "mentor", group, guidance, RerollOutcome.RESCUED, ("new",), (1.0,)))
     journal.close()
-    svg = charts.recovery(report_figures(read_journal(tmp_path)))
+    svg = CHARTS["recovery"](report_figures(read_journal(tmp_path)))
     assert any(text.startswith("re-rolled: hint") and "1 of 1" in text for text in texts(svg))
     assert "No hint was withheld by lot" in svg
 
@@ -230,10 +229,10 @@ def test_without_matplotlib_the_error_names_the_extra():
 
 def test_charts_leave_the_settings_of_matplotlib_alone_and_do_not_look_at_them(figures):
     with matplotlib.rc_context({"text.usetex": True, "font.size": 40}):
-        drawn = charts.topics(figures)
+        drawn = CHARTS["topics"](figures)
         assert (matplotlib.rcParams["text.usetex"], matplotlib.rcParams["font.size"]) == (True, 40)
     assert matplotlib.rcParams["svg.fonttype"] != "none"
-    assert drawn == charts.topics(figures)
+    assert drawn == CHARTS["topics"](figures)
 
 
 def test_charts_need_no_display():

@@ -16,14 +16,17 @@ from typing import Any
 
 import journals
 import pytest
+from statsmodels.stats.proportion import confint_proportions_2indep
 from test_journal import intervention
 
 from trl_mentor.cli.main import main
-from trl_mentor.journal import Journal
+from trl_mentor.journal import Journal, read_journal
 from trl_mentor.records import Arm, RerollOutcome, Return, RunInfo
 from trl_mentor.report import formulas, reading
+from trl_mentor.report.figures import report_figures
 from trl_mentor.report.formulas import Formulas, mathml
 from trl_mentor.report.page import write_report
+from trl_mentor.report.pictures import pictures
 from trl_mentor.report.texts import shown
 from trl_mentor.trial import prompt_key
 
@@ -142,6 +145,42 @@ def test_the_index_says_of_each_intervention_what_the_journal_says(run, page):
     assert index["successes"] == [sum(value == 1.0 for value in line["successes"]) for line in written]
     arms = index["facets"]["arm"]
     assert [arms["names"][code] if code >= 0 else None for code in arms["codes"]] == [line["arm"] for line in written]
+
+
+def test_every_picture_of_the_figures_is_in_the_page_once(run, page):
+    text = (run / "report.html").read_text(encoding="utf-8")
+    drawn = pictures(report_figures(read_journal(run)))
+    assert {name: svg and text.count(svg) for name, svg in drawn.items()} == dict.fromkeys(drawn, 1)
+
+
+@pytest.mark.parametrize(
+    ("names", "treated", "control"),
+    [
+        (
+            ("re-rolled under their hint", "on the plain question, by lot"),
+            {"arm": ["hint"]},
+            {"arm": ["control"]},
+        ),
+        (
+            ("rescued", "not rescued"),
+            {"outcome": ["rescued"]},
+            {"outcome": ["still_collapsed", "skipped"]},
+        ),
+    ],
+    ids=["by lot", "by outcome"],
+)
+def test_prompts_that_come_round_again_are_compared_with_a_baseline(run, page, names, treated, control):
+    returned = [line["returned"] for line in lines(run) if "returned" in line]
+    solved = [
+        [line["successes"] > 0 for line in returned if all(line[key] in values for key, values in where.items())]
+        for where in (treated, control)
+    ]
+    counts = [number for hits in solved for number in (sum(hits), len(hits))]
+    difference = 100 * (counts[0] / counts[1] - counts[2] / counts[3])
+    low, high = (100 * end for end in confint_proportions_2indep(*counts, compare="diff", method="newcomb"))
+    found = re.search(f"{names[0]}(\\d+) of (\\d+) [^a-z]*{names[1]}(\\d+) of (\\d+) · [^]]*](.*)", page.text)
+    assert [int(number) for number in found.groups()[:4]] == counts
+    assert found[5] == f"{difference:+.0f} points [{low:+.0f}, {high:+.0f}]"
 
 
 def test_later_answers_to_the_same_prompt_are_told_with_the_intervention_that_they_follow(tmp_path):

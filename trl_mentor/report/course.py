@@ -15,25 +15,13 @@ def counts(records: Sequence[Intervention], totals: Counters | None) -> Counts:
     """The groups of a run; `totals` is None in a journal without bookings."""
     ended = outcomes_of("", Counter(item.outcome for item in records))
     if totals is None:
-        return Counts(None, None, None, None, None, None, ended, None, None, None)
-    done = totals.rescued + totals.hint_saturated + totals.still_collapsed + totals.skipped
-    return Counts(
-        batches=totals.batches,
-        groups=totals.groups,
-        all_correct=totals.all_correct,
-        mixed=totals.groups - totals.all_correct - totals.unscorable - totals.collapsed,
-        unscorable=totals.unscorable,
-        collapsed=totals.collapsed,
-        ended=ended,
-        open=totals.collapsed + totals.unscorable - done,
-        completions=totals.completions,
-        successes=totals.successes,
-    )
+        return Counts(None, None, None, ended)
+    return Counts(totals.groups, totals.all_correct, totals.collapsed, ended)
 
 
 def point(stretch: Stretch) -> Point:
     """What was trained in a stretch and what it took."""
-    own, totals = stretch.counters, stretch.totals
+    own = stretch.counters
     rerolled = own.rescued + own.hint_saturated + own.still_collapsed
     return Point(
         step=stretch.step,
@@ -51,11 +39,7 @@ def point(stretch: Stretch) -> Point:
         reroll_tokens=own.reroll_tokens,
         probe_tokens=own.probe_tokens,
         mentor_tokens=own.mentor_prompt_tokens + own.mentor_completion_tokens,
-        seconds=own.seconds,
-        mentor_seconds=own.mentor_seconds,
-        total_policy_tokens=totals.policy_tokens,
-        total_mentor_tokens=totals.mentor_prompt_tokens + totals.mentor_completion_tokens,
-        total_seconds=totals.seconds,
+        total_policy_tokens=stretch.totals.policy_tokens,
     )
 
 

@@ -7,22 +7,7 @@ from dataclasses import dataclass
 from trl_mentor.bill import Bill
 from trl_mentor.records import Event, RunInfo
 from trl_mentor.tallies import Tally
-from trl_mentor.uplift import Comparison, Rate, UpliftRow, rate
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Hits among some groups, and their rate with its interval."""
-
-    groups: int
-    hits: int
-    rate: Rate
-
-    @classmethod
-    def of(cls, tally: Tally) -> Share | None:
-        """None if nothing was counted."""
-        found = rate(tally)
-        return None if found is None else cls(tally.groups, tally.hits, found)
+from trl_mentor.uplift import Comparison, UpliftRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +26,20 @@ class Outcomes:
         return self.groups - self.skipped
 
     @property
-    def recovered(self) -> Share | None:
-        """The re-rolled groups in which some completion succeeded; None if none was re-rolled."""
-        return Share.of(Tally(self.rerolled, self.rescued + self.hint_saturated))
+    def recovered(self) -> Tally:
+        """The re-rolled groups in which some completion succeeded."""
+        return Tally(self.rerolled, self.rescued + self.hint_saturated)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Groups of the run by what became of them. What only bookings tell is None in a journal without any."""
 
-    batches: int | None
     groups: int | None
     all_correct: int | None
-    mixed: int | None
-    unscorable: int | None
     collapsed: int | None
-    """The four states add up to `groups`."""
     ended: Outcomes
     """The interventions, which are those of the collapsed groups and of the unscorable ones."""
-    open: int | None
-    """Collapsed and unscorable groups without an intervention that ended: with `ahead` they wait or left the queue,
-    with the strategy `none` nobody looked at them."""
-    completions: int | None
-    """Of first rolls, without any hint."""
-    successes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,27 +69,18 @@ class Point:
     probe_tokens: int
     mentor_tokens: int
     """Prompts and completions of the mentor."""
-    seconds: float
-    mentor_seconds: float
-    """Those of them that training waited for the mentor."""
     total_policy_tokens: int
     """Since the run began."""
-    total_mentor_tokens: int
-    total_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
     """How often re-rolled groups recovered, and what the hints did to it."""
 
-    rerolled: Share | None
-    """All re-rolled groups."""
-    hinted: Share | None
-    """Those that saw a hint, the fixed ones included."""
-    plain: Share | None
-    """Those that saw the plain question."""
-    generic: Share | None
-    """Those that saw the fixed hint in place of their own, by lot."""
+    hinted: Tally
+    """Groups that were re-rolled under a hint, the fixed ones included."""
+    plain: Tally
+    """Those that were re-rolled on the plain question."""
     uplift: tuple[UpliftRow, ...]
     """Hint against control, the row of all groups first; empty in a run without that lot."""
     uplift_over_generic: tuple[UpliftRow, ...]
@@ -129,8 +95,6 @@ class CauseRow:
     """Groups with this cause, whatever was done about them; None in a journal without bookings."""
     asked: int
     """Interventions in which the mentor was called."""
-    hinted: int
-    """Interventions re-rolled under a hint."""
     outcomes: Outcomes
     """Its name is the cause."""
 
@@ -159,14 +123,8 @@ class Grader:
 class Drafts:
     """How drafts fare in review."""
 
-    per_group: tuple[tuple[int, int], ...]
-    """Pairs of a number of drafts and how many groups had it, of the groups that had a draft."""
     reviews: tuple[Review, ...]
     graders: tuple[Grader, ...]
-    fallback: Share | None
-    """Groups with the fixed hint, among those with an accepted or the fixed one because of the mentor's drafts."""
-    failed: Share | None
-    """Groups for which the mentor failed, among those it was asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +142,6 @@ class Topics:
     rows: tuple[Outcomes, ...]
     """Those with the most interventions first; at most `figures.MOST`."""
     distinct: int
-    without: int
-    """Interventions whose group has no topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,18 +150,17 @@ class Occasion:
 
     name: str
     """`training`, where a prompt came round again, or `probe`."""
-    returns: int
-    rescued: Share | None
+    rescued: Tally
     """By what the re-roll had brought."""
-    hint_saturated: Share | None
-    others: Share | None
+    hint_saturated: Tally
+    others: Tally
     """Still collapsed or not re-rolled."""
     comparison: Comparison | None
     """Rescued against others, whose prompts may be harder to begin with."""
-    hint: Share | None
+    hint: Tally
     """By arm, whatever the re-roll had brought."""
-    control: Share | None
-    generic: Share | None
+    control: Tally
+    generic: Tally
     uplift: Comparison | None
     """Hint against control: a lot decided, so that the prompts are alike."""
 
@@ -237,20 +192,6 @@ class Reliance:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """What the schedule `ahead` did. What only bookings tell is None in a journal without any."""
-
-    handed_over: int | None
-    lessons: int
-    """Re-rolls for which training did not wait."""
-    dropped: int | None
-    staleness: float | None
-    """Mean steps between the collapse of a group and its lesson."""
-    delays: tuple[tuple[int, int], ...]
-    """Pairs of such a number of steps and how many lessons had it."""
-
-
-@dataclass(frozen=True, slots=True)
 class Curve:
     """One metric of the evaluations."""
 
@@ -266,16 +207,11 @@ class Figures:
     run: RunInfo
     step: int | None
     """Optimizer steps done at the newest line; None if nothing was written."""
-    first_time: str | None
-    """When the first intervention was written, ISO 8601 in UTC."""
-    last_time: str | None
     counts: Counts
     points: tuple[Point, ...]
     """The run in at most 100 stretches; empty without bookings."""
     recovery: Recovery
     causes: tuple[CauseRow, ...]
-    origins: tuple[Outcomes, ...]
-    """By `HintOrigin`; `no_mentor` for what strategies did without one."""
     verdict_paths: tuple[Outcomes, ...]
     """By `trial.verdict_path`."""
     drafts: Drafts
@@ -288,8 +224,6 @@ class Figures:
     """What was spent on steps that a resumed run did again, which is not in `bill`; None if nothing was."""
     transfer: Transfer
     reliance: Reliance | None
-    waiting: Waiting | None
-    """None but for `ahead`."""
     evaluations: tuple[Curve, ...]
     """The rewards: other metrics are left out."""
     events: tuple[Event, ...]

@@ -13,27 +13,14 @@ from trl_mentor.journal import JournalRecords
 from trl_mentor.records import Arm, Cause, Evaluation, Intervention, RerollOutcome
 from trl_mentor.report.course import counts, outcomes_of, point
 from trl_mentor.report.drafts import drafts
-from trl_mentor.report.figure_records import (
-    CauseRow,
-    Curve,
-    Figures,
-    Outcomes,
-    Recovery,
-    Share,
-    Topics,
-    UsedHint,
-    Waiting,
-)
+from trl_mentor.report.figure_records import CauseRow, Curve, Figures, Outcomes, Recovery, Topics, UsedHint
 from trl_mentor.report.learnt import reliance, transfer
-from trl_mentor.settings import ScheduleKind
-from trl_mentor.tallies import Tallies, Tally
+from trl_mentor.tallies import Tallies
 from trl_mentor.trial import RECOVERED, recovery, verdict_path
 from trl_mentor.uplift import uplift_table
 
 MOST = 20
 """Topics and hints that are named; the tail of a long list says little."""
-
-NO_MENTOR = "no_mentor"
 
 
 def report_figures(records: JournalRecords) -> Figures:
@@ -46,13 +33,10 @@ def report_figures(records: JournalRecords) -> Figures:
     return Figures(
         run=run,
         step=max(steps, default=None),
-        first_time=records.times[0] if records.times else None,
-        last_time=records.times[-1] if records.times else None,
         counts=counts(records, totals),
         points=tuple(map(point, course)) if totals and totals.batches else (),
         recovery=_recovery(records, {row.name for row in found.rows}),
         causes=tuple(_causes(records, totals)),
-        origins=_by(records, lambda item: NO_MENTOR if item.guidance is None else str(item.guidance.origin)),
         verdict_paths=_by(records, lambda item: None if item.guidance is None else verdict_path(item.guidance)),
         drafts=drafts(records),
         hints=_hints(records),
@@ -61,7 +45,6 @@ def report_figures(records: JournalRecords) -> Figures:
         repeated=Bill.of(repeated, priced=run.priced) if repeated != Counters() else None,
         transfer=transfer(records.returns),
         reliance=reliance(records, run.success_threshold),
-        waiting=_waiting(records, totals) if run.schedule == ScheduleKind.AHEAD else None,
         evaluations=_evaluations(records.evaluations),
         events=tuple(records.events),
         skipped_lines=records.skipped_lines,
@@ -92,18 +75,15 @@ def _hint(record: Intervention) -> str | None:
 
 
 def _recovery(records: Sequence[Intervention], topics: set[str]) -> Recovery:
-    found: defaultdict[str, Tally] = defaultdict(Tally)
-    for record in records:
-        if record.outcome is RerollOutcome.SKIPPED:
-            continue
-        generic = record.arm is Arm.GENERIC
-        tally = Tally(1, int(record.outcome in RECOVERED))
-        found["rerolled"] += tally
-        found["generic"] += tally if generic else Tally()
-        found["hinted" if generic or _hint(record) is not None else "plain"] += tally
+    rerolled = [record for record in records if record.outcome is not RerollOutcome.SKIPPED]
+    found = Tallies.count(
+        ("hinted" if record.arm is Arm.GENERIC or _hint(record) is not None else "plain", record.outcome in RECOVERED)
+        for record in rerolled
+    )
     tallies = _named(recovery(records), topics)
     return Recovery(
-        **{name: Share.of(found[name]) for name in ("rerolled", "hinted", "plain", "generic")},
+        hinted=found["hinted"],
+        plain=found["plain"],
         uplift=tuple(uplift_table(tallies)),
         uplift_over_generic=tuple(uplift_table(tallies, against=Arm.GENERIC)),
     )
@@ -121,12 +101,10 @@ def _causes(records: Sequence[Intervention], totals: Counters | None) -> Iterabl
     """The causes that occurred, the most frequent first."""
     ended = {row.name: row for row in _by(records, lambda item: str(item.group.cause))}
     asked = Counter(str(item.group.cause) for item in records if item.guidance is not None and item.guidance.calls)
-    hinted = Counter(str(item.group.cause) for item in records if _hint(item) is not None or item.arm is Arm.GENERIC)
     rows = [
         CauseRow(
             groups=None if totals is None else getattr(totals, f"cause_{cause}"),
             asked=asked[cause],
-            hinted=hinted[cause],
             outcomes=ended.get(cause, Outcomes(cause)),
         )
         for cause in map(str, Cause)
@@ -142,22 +120,7 @@ def _hints(records: Sequence[Intervention]) -> tuple[UsedHint, ...]:
 
 def _topics(records: Sequence[Intervention]) -> Topics:
     found = _by(records, lambda item: item.group.topic)
-    return Topics(found[:MOST], len(found), len(records) - sum(row.groups for row in found))
-
-
-def _waiting(records: Sequence[Intervention], totals: Counters | None) -> Waiting:
-    delays = [
-        item.step - item.collapsed_at
-        for item in records
-        if item.outcome is not RerollOutcome.SKIPPED and item.collapsed_at is not None
-    ]
-    return Waiting(
-        handed_over=None if totals is None else totals.handed_over,
-        lessons=len(delays) if totals is None else totals.lessons,
-        dropped=None if totals is None else totals.dropped,
-        staleness=sum(delays) / len(delays) if delays else None,
-        delays=tuple(sorted(Counter(delays).items())),
-    )
+    return Topics(found[:MOST], len(found))
 
 
 def _evaluations(evaluations: Sequence[Evaluation]) -> tuple[Curve, ...]:

@@ -9,7 +9,7 @@ from statistics import fmean, quantiles
 
 from trl_mentor.collapse import exceeds
 from trl_mentor.records import Arm, Intervention, RerollOutcome, Return
-from trl_mentor.report.figure_records import Occasion, Reliance, Share, Transfer
+from trl_mentor.report.figure_records import Occasion, Reliance, Transfer
 from trl_mentor.transfer import transfer as cohorts
 from trl_mentor.uplift import compare, rescued_and_others, transfer_uplift
 
@@ -29,14 +29,13 @@ def _occasion(name: str, returns: Sequence[Return]) -> Occasion:
     rescued, others = rescued_and_others(found)
     return Occasion(
         name,
-        returns=len(returns),
-        rescued=Share.of(rescued),
-        hint_saturated=Share.of(found[RerollOutcome.HINT_SATURATED]),
-        others=Share.of(others),
+        rescued=rescued,
+        hint_saturated=found[RerollOutcome.HINT_SATURATED],
+        others=others,
         comparison=compare(rescued, others),
-        hint=Share.of(found[f"arm:{Arm.HINT}"]),
-        control=Share.of(found[f"arm:{Arm.CONTROL}"]),
-        generic=Share.of(found[f"arm:{Arm.GENERIC}"]),
+        hint=found[f"arm:{Arm.HINT}"],
+        control=found[f"arm:{Arm.CONTROL}"],
+        generic=found[f"arm:{Arm.GENERIC}"],
         uplift=transfer_uplift(found),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trl_mentor.report.drawing import GREY, INK, PAGE, label
+from trl_mentor.uplift import Rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,21 +33,12 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A value and its interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """Values with their intervals, one below the other, under one name."""
 
     name: str
-    spans: Mapping[str, Span]
-    """By the names of their colours."""
+    spans: Mapping[str, Rate]
+    """Shares, or differences of shares, by the names of their colours."""
     note: str = ""
     """What stands after the name."""
 

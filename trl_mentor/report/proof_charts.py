@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trl_mentor.report.drawing import BLUE, GREEN, ORANGE, Drawing, svg
-from trl_mentor.report.figure_records import Figures, Recovery, Share
-from trl_mentor.report.marks import ROW, Row, Span, intervals, key, percent_axis
+from trl_mentor.report.figure_records import Figures, Recovery
+from trl_mentor.report.marks import ROW, Row, intervals, key, percent_axis
+from trl_mentor.tallies import Tally
 from trl_mentor.uplift import Comparison, Rate, UpliftRow, rate
 
 if TYPE_CHECKING:
@@ -60,23 +61,19 @@ def _rates(found: Recovery, row: UpliftRow) -> Row:
     counts = "/".join(str(tally.groups) for tally in tallies.values())
     name = row.name if row.kind == "topic" else row.name.replace("_", " ")
     called = "all groups" if row.kind == "all" else f"{row.kind}: {name}"
-    spans = {arm: _span(value) for arm, tally in tallies.items() if (value := rate(tally))}
+    spans = {arm: value for arm, tally in tallies.items() if (value := rate(tally))}
     return Row(called, spans, f"n={counts}")
 
 
 def _uplift(comparison: Comparison | None) -> Row:
     if comparison is None:
         return Row("", {})
-    return Row("", {"uplift": Span(comparison.difference, comparison.low, comparison.high)})
-
-
-def _span(value: Rate) -> Span:
-    return Span(value.value, value.low, value.high)
+    return Row("", {"uplift": Rate(comparison.difference, comparison.low, comparison.high)})
 
 
 def _recovery_without_lot(found: Recovery) -> str | None:
     shares = {"hint": found.hinted, "plain question": found.plain}
-    rows = [_counted(f"re-rolled: {name}", share, name) for name, share in shares.items() if share]
+    rows = [row for name, share in shares.items() for row in _counted(f"re-rolled: {name}", share, name)]
     if not rows:
         return None
 
@@ -92,12 +89,14 @@ def _recovery_without_lot(found: Recovery) -> str | None:
 
 def transfer(figures: Figures) -> str | None:
     """How often collapsed prompts are solved without a hint when they come round again."""
-    rows = []
+    rows: list[Row] = []
     for found in figures.transfer.rows:
         outcomes = {"rescued": found.rescued, "hint saturated": found.hint_saturated, "not rescued": found.others}
         arms = {"hint": found.hint, "fixed hint": found.generic, "plain question": found.control}
-        rows += [_counted(f"{found.name}: {name}", share, "outcome") for name, share in outcomes.items() if share]
-        rows += [_counted(f"{found.name}: {name}, by lot", share, "lot") for name, share in arms.items() if share]
+        for name, share in outcomes.items():
+            rows += _counted(f"{found.name}: {name}", share, "outcome")
+        for name, share in arms.items():
+            rows += _counted(f"{found.name}: {name}, by lot", share, "lot")
     if not rows:
         return None
 
@@ -110,8 +109,10 @@ def transfer(figures: Figures) -> str | None:
     return svg(Drawing("Transfer", "Shares with their 95 % Wilson intervals.", 0.9 + ROW * len(rows), paint))
 
 
-def _counted(name: str, share: Share, colour: str) -> Row:
-    return Row(name, {colour: _span(share.rate)}, f"{share.hits} of {share.groups}")
+def _counted(name: str, share: Tally, colour: str) -> list[Row]:
+    """A row; none if nothing was counted."""
+    value = rate(share)
+    return [] if value is None else [Row(name, {colour: value}, f"{share.hits} of {share.groups}")]
 
 
 def reliance(figures: Figures) -> str | None:

@@ -64,6 +64,7 @@ def model(name: str) -> str:
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
+    "rate": rate,
     "count": count,
     "percent": percent,
     "interval": interval,
