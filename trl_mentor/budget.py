@@ -13,7 +13,7 @@ from trl_mentor.records import EventKind, Usage
 from trl_mentor.spending import Outlay, Spending
 
 
-class _Ledger:
+class _Limits:
     """What is spent and set aside under the limits of one scope. Guarded by the lock of its budget."""
 
     def __init__(self, scope: str, limits: Mapping[str, float]) -> None:
@@ -72,7 +72,7 @@ class Budget:
                     "raise it or leave it out"
                 )
         self._lock = threading.Lock()
-        self._run = _Ledger("run", self.limits)
+        self._run = _Limits("run", self.limits)
         self._average = {"calls": 1.0, "tokens": 0.0, "cost": 0.0}
         self._answered = 0
         self._hear = hear
@@ -86,13 +86,12 @@ class Budget:
         """Begin a run in which so much was spent before, at the prices of that time: nothing if it is a new one."""
         total = spent.total
         with self._lock:
-            tokens = total.prompt_tokens + total.completion_tokens
-            self._run.spent = {"calls": total.calls, "tokens": tokens, "cost": spent.cost}
+            self._run.spent = {"calls": total.calls, "tokens": total.tokens, "cost": spent.cost}
             self._said.clear()
 
     def shares(self, groups: int) -> list[Allowance]:
         """What the groups of one batch may draw, in their order: the first ones set their calls aside first."""
-        batch = _Ledger("batch", self.limits)
+        batch = _Limits("batch", self.limits)
         allowances = [Allowance(self, (self._run, batch)) for _ in range(groups)]
         for allowance in allowances:
             allowance.set_aside()
@@ -139,9 +138,9 @@ class Budget:
 class Allowance:
     """What one group may draw from the budgets of its batch and of the run."""
 
-    def __init__(self, budget: Budget, ledgers: Sequence[_Ledger]) -> None:
+    def __init__(self, budget: Budget, scopes: Sequence[_Limits]) -> None:
         self._budget = budget
-        self._ledgers = ledgers
+        self._scopes = scopes
         self._begun = False
         self._set_aside = 0
 
@@ -161,8 +160,8 @@ class Allowance:
                 raise
             if not self._begun:
                 self._begun = True
-                for ledger in self._ledgers:
-                    ledger.begun += self._set_aside
+                for scope in self._scopes:
+                    scope.begun += self._set_aside
             self._set_aside -= 1
 
     def settle(self, outlay: Outlay, *, answered: bool = True) -> None:
@@ -171,9 +170,9 @@ class Allowance:
         with budget._lock:
             self._give_back(1)
             bill = budget._count(outlay, answered=answered)
-            for ledger in self._ledgers:
+            for scope in self._scopes:
                 for kind, value in bill.items():
-                    ledger.spent[kind] += value
+                    scope.spent[kind] += value
 
     def close(self) -> None:
         """Give back what was set aside and is not under way."""
@@ -185,19 +184,19 @@ class Allowance:
         if not self._set_aside:
             self._reserve(1 if self._begun else self._budget.least_calls)
             return
-        for ledger in self._ledgers:  # the average may have grown since; groups that have begun come first
-            calls, beside = (1, 0) if self._begun else (self._set_aside, ledger.begun)
-            ledger.check(calls, beside=beside, average=self._budget._average)
+        for scope in self._scopes:  # the average may have grown since; groups that have begun come first
+            calls, beside = (1, 0) if self._begun else (self._set_aside, scope.begun)
+            scope.check(calls, beside=beside, average=self._budget._average)
 
     def _reserve(self, calls: int) -> None:
-        for ledger in self._ledgers:
-            ledger.check(calls, beside=ledger.reserved, average=self._budget._average)
-        for ledger in self._ledgers:
-            ledger.reserved += calls
-            ledger.begun += calls * self._begun
+        for scope in self._scopes:
+            scope.check(calls, beside=scope.reserved, average=self._budget._average)
+        for scope in self._scopes:
+            scope.reserved += calls
+            scope.begun += calls * self._begun
         self._set_aside += calls
 
     def _give_back(self, calls: int) -> None:
-        for ledger in self._ledgers:
-            ledger.reserved -= calls
-            ledger.begun -= calls * self._begun
+        for scope in self._scopes:
+            scope.reserved -= calls
+            scope.begun -= calls * self._begun

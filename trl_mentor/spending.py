@@ -59,6 +59,11 @@ class RoleSpending:
     seconds: float = 0.0
     """Sum over the calls, which overlap in time."""
 
+    @property
+    def tokens(self) -> int:
+        """Read and written."""
+        return self.prompt_tokens + self.completion_tokens
+
     def __add__(self, other: RoleSpending) -> RoleSpending:
         return RoleSpending(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(RoleSpending)))
 
