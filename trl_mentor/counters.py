@@ -91,10 +91,6 @@ class Counters:
         return self.mentor.total.calls
 
     @property
-    def call_errors(self) -> int:
-        return self.mentor.total.errors
-
-    @property
     def replayed(self) -> int:
         """Replies of the mentor that came from the cache on disk, for which there was no request."""
         return self.mentor.total.replayed
@@ -113,12 +109,9 @@ class Counters:
         return self.mentor.total.completion_tokens
 
     @property
-    def mentor_cached_tokens(self) -> int:
-        return self.mentor.total.cached_tokens
-
-    @property
-    def mentor_thinking_tokens(self) -> int:
-        return self.mentor.total.thinking_tokens
+    def mentor_tokens(self) -> int:
+        """Prompt and completion tokens of the mentor."""
+        return self.mentor.total.tokens
 
     def __add__(self, other: Counters) -> Counters:
         return Counters(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Counters)))

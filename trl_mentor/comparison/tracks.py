@@ -44,7 +44,7 @@ def meter(axis: Axis, count: Count) -> Meter:
         return lambda counters: counters.seconds
     if count is Count.POLICY:
         return lambda counters: counters.policy_tokens
-    return lambda counters: counters.policy_tokens + counters.mentor_prompt_tokens + counters.mentor_completion_tokens
+    return lambda counters: counters.policy_tokens + counters.mentor_tokens
 
 
 class Track(Protocol):
