@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 
 from trl_mentor.counters import Counters
 from trl_mentor.records import Role
-from trl_mentor.spending import RoleSpending
+from trl_mentor.spending import RoleSpending, Spending
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Bill:
     """Completions generated a second time so that every process generates equally many, and thrown away."""
     probe_tokens: int = 0
     """Completions of probes, which are not trained on."""
-    roles: Mapping[str, RoleSpending] = field(default_factory=dict)
-    """What the mentor took, by the value of `Role`."""
+    spending: Spending = Spending()
+    """What the mentor took."""
     seconds: float = 0.0
     """Wall-clock seconds from the beginning of training to its end, over all resumes."""
     waited_seconds: float = 0.0
@@ -47,7 +47,7 @@ class Bill:
             control_tokens=counters.control_tokens,
             padding_tokens=counters.padding_tokens,
             probe_tokens=counters.probe_tokens,
-            roles=dict(counters.mentor.roles),
+            spending=counters.mentor,
             seconds=counters.seconds,
             waited_seconds=counters.mentor_seconds,
             hidden_seconds=counters.hidden_seconds,
@@ -58,23 +58,40 @@ class Bill:
     @property
     def policy_tokens(self) -> int:
         """All completion tokens that the policy generated in training."""
-        return (
-            self.first_roll_tokens + self.reroll_tokens + self.control_tokens + self.padding_tokens + self.probe_tokens
-        )
+        return sum(self.policy_parts().values())
+
+    @property
+    def roles(self) -> Mapping[str, RoleSpending]:
+        """What the mentor took, by the value of `Role`."""
+        return self.spending.roles
 
     @property
     def mentor(self) -> RoleSpending:
         """All roles of the mentor together."""
-        return sum(self.roles.values(), RoleSpending())
+        return self.spending.total
 
     @property
     def mentor_tokens(self) -> int:
         """Prompt and completion tokens of the mentor, as its endpoints counted them."""
-        return self.mentor.prompt_tokens + self.mentor.completion_tokens
+        return self.spending.total.tokens
 
-    def role(self, role: Role | str) -> RoleSpending:
-        """What one role took."""
-        return self.roles.get(str(role), RoleSpending())
+    def policy_parts(self) -> dict[str, int]:
+        """What `policy_tokens` consist of, by the names that a person reads."""
+        return {
+            "first rolls": self.first_roll_tokens,
+            "re-rolls": self.reroll_tokens,
+            "re-rolls with the hint withheld": self.control_tokens,
+            "padding between processes": self.padding_tokens,
+            "probes": self.probe_tokens,
+        }
+
+    def seconds_parts(self) -> dict[str, float]:
+        """What became of some of the `seconds`, by the names that a person reads; the last may overlap the others."""
+        return {
+            "waited for the mentor": self.waited_seconds,
+            "re-rolls": self.reroll_seconds,
+            "mentor at work meanwhile": self.hidden_seconds,
+        }
 
     def share(self, seconds: float) -> float:
         """Which part of the time of training so many seconds are; 0 before any has passed."""
@@ -82,24 +99,17 @@ class Bill:
 
     def rows(self) -> list[tuple[str, str]]:
         """What a person reads, as pairs of a name and a value; parts of what comes before are indented."""
-        policy = {
-            "first roll": self.first_roll_tokens,
-            "re-roll": self.reroll_tokens,
-            "re-roll, hint withheld": self.control_tokens,
-            "padding": self.padding_tokens,
-            "probes": self.probe_tokens,
-        }
         spent = self.mentor
         return [
             ("policy tokens", f"{self.policy_tokens:,}"),
-            *((f"  {name}", f"{tokens:,}") for name, tokens in policy.items() if tokens),
+            *((f"  {name}", f"{tokens:,}") for name, tokens in self.policy_parts().items() if tokens),
             ("mentor tokens", _in_and_out(spent)),
             *((f"  {name}", _in_and_out(taken)) for name, taken in self.roles.items() if taken.calls),
             *((f"  {name}", f"{tokens:,}") for name, tokens in _kinds(spent).items() if tokens),
             ("mentor calls", f"{spent.calls:,}"),
             *((f"  {name}", f"{calls:,}") for name, calls in _troubles(spent).items() if calls),
             ("seconds", f"{self.seconds:,.1f}"),
-            *((f"  {name}", self._seconds(seconds)) for name, seconds in self._times().items()),
+            *((f"  {name}", self._seconds(seconds)) for name, seconds in self.seconds_parts().items()),
             *([] if self.cost is None else [("cost of the mentor", f"{self.cost:,.4g}")]),
         ]
 
@@ -107,23 +117,16 @@ class Bill:
         """All figures by a flat name, for `train_results.json`."""
         names = ("calls", "errors", "retries", "replayed", "prompt_tokens", "completion_tokens")
         more = ("cached_tokens", "thinking_tokens")
-        by_role = {f"{role}_{name}": getattr(self.role(role), name) for role in Role for name in names}
+        by_role = {f"{role}_{name}": getattr(self.spending.of(role), name) for role in Role for name in names}
         cost = {} if self.cost is None else {"cost": self.cost}
         found = {
             "policy_tokens": self.policy_tokens,
-            **{f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("roles", "cost")},
+            **{f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("spending", "cost")},
             **{f"mentor_{name}": getattr(self.mentor, name) for name in (*names, *more)},
             **by_role,
             **cost,
         }
         return {f"mentor/bill/{name}": value for name, value in found.items()}
-
-    def _times(self) -> dict[str, float]:
-        return {
-            "waited for the mentor": self.waited_seconds,
-            "mentor worked meanwhile": self.hidden_seconds,
-            "re-roll": self.reroll_seconds,
-        }
 
     def _seconds(self, seconds: float) -> str:
         return f"{seconds:,.1f} ({self.share(seconds):.0%})"

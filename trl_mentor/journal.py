@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trl_mentor.bill import Bill
 from trl_mentor.counters import Booking, Counters
 from trl_mentor.errors import ConfigError
 from trl_mentor.plain import from_plain, plain_json
@@ -192,6 +193,11 @@ class JournalRecords(list[Intervention]):
     def totals(self) -> Counters:
         """What happened in the run, and what it took: `trainer.mentor_totals` on the main process."""
         return sum((booking.counters for booking in self.bookings), Counters())
+
+    @property
+    def bill(self) -> Bill:
+        """What the run took, with its cost if there were prices."""
+        return Bill.of(self.totals, priced=self.run.priced)
 
     def _begin(self, marker: TrainBegin) -> None:
         """Leave out the records of the step at which training begins and of later ones."""

@@ -55,7 +55,7 @@ def _mentor_metrics(bill: Bill) -> dict[str, float]:
     """What the mentor took, and its tokens by role: a bounded number of names."""
     spent = bill.mentor
     by_role = {
-        f"{role}_{kind}": float(getattr(bill.role(role), kind))
+        f"{role}_{kind}": float(getattr(bill.spending.of(role), kind))
         for role in Role
         for kind in ("prompt_tokens", "completion_tokens")
     }
