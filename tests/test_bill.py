@@ -67,6 +67,7 @@ def test_the_fields_are_the_same_for_every_strategy_and_all_are_numbers():
 def test_what_a_person_reads_leaves_out_parts_that_were_not_there():
     lines = dict(Bill.of(COUNTED, priced=True).rows())
     assert lines["policy tokens"] == "100,000"
+    assert lines["  re-rolls with the hint withheld"] == "9,000"
     assert lines["  generation"] == "1,000 in, 300 out"
     assert lines["  waited for the mentor"] == "20.0 (10%)"
     assert lines["cost of the mentor"] == "1.25"
@@ -78,7 +79,7 @@ def test_the_text_at_the_end_is_plain_ascii_and_shows_a_trial_only_where_there_w
     text = closing_text(COUNTED + trial, priced=True)
     assert text.isascii()
     assert "30 of 40" in text
-    assert "+0.50 [0.29, 0.65]" in text
+    assert "+50.0 points [+28.5, +65.3]" in text
     assert "hint withheld |" not in closing_text(COUNTED, priced=True)
 
 

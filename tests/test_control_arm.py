@@ -96,7 +96,7 @@ def test_logs_and_the_progress_line_have_the_uplift(tried):
     assert last["mentor/total/uplift_low"] < last["mentor/total/uplift"] == 0 < last["mentor/total/uplift_high"]
     assert last["mentor/total/verdict_first_draft/uplift"] == 0
     counted, recovery = Counters(groups=4, collapsed=2), trainer.mentor_totals.recovery
-    assert "; uplift so far +0.00 [-0." in progress_line(8, counted, 1.0, recovery=recovery)
+    assert "; uplift so far +0.0 points [-" in progress_line(8, counted, 1.0, recovery=recovery)
     assert "uplift" not in progress_line(8, counted, 1.0)
 
 

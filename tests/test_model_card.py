@@ -70,7 +70,7 @@ def test_the_card_states_the_uplift_of_a_run_with_a_control_with_interval_and_nu
     trainer, folder = trial
     card, found = card_of(folder), uplift(trainer.mentor_totals.recovery)
     shown = [f"{100 * value:+.1f}" for value in (found.difference, found.low, found.high)]
-    assert f"**{shown[0]} percentage points (95 % interval {shown[1]} to {shown[2]})**" in card.text
+    assert f"**{shown[0]} points [{shown[1]}, {shown[2]}]**" in card.text
     rows = rows_of(card)
     for arm, name in (("hint", "its hint"), ("control", "the plain question")):
         tally = trainer.mentor_totals.recovery[f"{arm}/all"]

@@ -14,7 +14,7 @@ from trl_mentor.counters import Counters
 from trl_mentor.metrics import batch_metrics
 from trl_mentor.records import Arm, RerollOutcome
 from trl_mentor.tallies import Tallies, Tally
-from trl_mentor.uplift import compare, difference_text, rate, run_metrics, uplift, uplift_table
+from trl_mentor.uplift import compare, difference_text, rate, rate_text, run_metrics, uplift, uplift_table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -147,5 +147,6 @@ def test_a_run_without_a_trial_logs_no_uplift():
 
 
 def test_a_difference_is_said_with_its_sign_and_interval():
-    assert difference_text(compare(Tally(70, 40), Tally(30, 3))) == "+0.47 [0.28, 0.60]"
-    assert difference_text(compare(Tally(4, 0), Tally(4, 2))).startswith("-0.50 [-0.8")
+    assert difference_text(compare(Tally(70, 40), Tally(30, 3))) == "+47.1 points [+27.6, +59.9]"
+    assert difference_text(compare(Tally(4, 0), Tally(4, 2))).startswith("-50.0 points [-8")
+    assert rate_text(rate(Tally(70, 40))) == "57.1% [45.5%, 68.1%]"

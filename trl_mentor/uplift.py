@@ -79,8 +79,14 @@ def uplift(recovery: Tallies, stratum: str = "all", *, against: Arm = Arm.CONTRO
 
 
 def difference_text(comparison: Comparison) -> str:
-    """A difference with its interval, such as `+0.54 [0.40, 0.66]`."""
-    return f"{comparison.difference:+.2f} [{comparison.low:.2f}, {comparison.high:.2f}]"
+    """A difference in percentage points with its interval, such as `+54.1 points [+40.2, +66.0]`."""
+    difference, low, high = (100 * value for value in (comparison.difference, comparison.low, comparison.high))
+    return f"{difference:+.1f} points [{low:+.1f}, {high:+.1f}]"
+
+
+def rate_text(found: Rate) -> str:
+    """A share with its interval, such as `57.1% [45.5%, 68.1%]`."""
+    return f"{found.value:.1%} [{found.low:.1%}, {found.high:.1%}]"
 
 
 def uplift_table(recovery: Tallies, *, against: Arm = Arm.CONTROL) -> list[UpliftRow]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from textwrap import fill
 
 from trl_mentor.bill import Bill
 from trl_mentor.cli.show import visible
@@ -111,30 +112,27 @@ def _reach_sheet(comparison: Comparison, race: Race, threshold: float) -> Sheet:
 
 
 def _bill_sheet(race: Race, count: Count) -> Sheet:
-    columns = (
-        "method",
-        "policy\ntokens",
-        "of them\nre-rolls",
-        "mentor\ntokens",
-        "cost",
-        "seconds",
-        "waited for\nmentor",
-    )
+    """Parts that no run has are left out."""
+    bills = [bill for standing in race.standings for bill in standing.bills]
+    tokens = [name for name in Bill().policy_parts() if any(bill.policy_parts()[name] for bill in bills)]
+    seconds = [name for name in Bill().seconds_parts() if any(bill.seconds_parts()[name] for bill in bills)]
+    names = ("policy tokens", *tokens, "mentor tokens", "cost", "seconds", *seconds)
     title = f"The bill up to {amount(race.budget)} {unit(race.axis, count)}, mean of a run"
-    rows = tuple((visible(standing.label), *_mean_bill(standing.bills)) for standing in race.standings)
-    return Sheet(title, columns, rows)
+    rows = tuple(
+        (visible(standing.label), *_mean_bill(standing.bills, tokens, seconds)) for standing in race.standings
+    )
+    return Sheet(title, ("method", *(fill(name, 10) for name in names)), rows)
 
 
-def _mean_bill(bills: Sequence[Bill]) -> tuple[str, ...]:
-    rerolls = fmean(bill.reroll_tokens + bill.control_tokens + bill.padding_tokens for bill in bills)
+def _mean_bill(bills: Sequence[Bill], tokens: Sequence[str], seconds: Sequence[str]) -> tuple[str, ...]:
     costs = [bill.cost for bill in bills if bill.cost is not None]
     return (
         amount(fmean(bill.policy_tokens for bill in bills)),
-        amount(rerolls),
+        *(amount(fmean(bill.policy_parts()[name] for bill in bills)) for name in tokens),
         amount(fmean(bill.mentor_tokens for bill in bills)),
         f"{fmean(costs):,.4g}" if len(costs) == len(bills) else "no prices",
         amount(fmean(bill.seconds for bill in bills)),
-        amount(fmean(bill.waited_seconds for bill in bills)),
+        *(amount(fmean(bill.seconds_parts()[name] for bill in bills)) for name in seconds),
     )
 
 
