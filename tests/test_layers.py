@@ -31,7 +31,6 @@ LAYERS = {
     "collapse": 1,
     "comparison": 1,
     "counters": 1,
-    "curves": 1,
     "events": 1,
     "journal": 1,
     "journal_table": 1,

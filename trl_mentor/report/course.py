@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from trl_mentor.counters import Counters
-from trl_mentor.curves import Stretch
 from trl_mentor.records import Intervention, RerollOutcome
 from trl_mentor.report.figure_records import Counts, Outcomes, Point
+from trl_mentor.report.stretches import Stretch
 
 
 def counts(records: Sequence[Intervention], totals: Counters | None) -> Counts:

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from trl_mentor.bill import Bill
 from trl_mentor.counters import Booking, Counters
-from trl_mentor.curves import stretches
 from trl_mentor.journal import JournalRecords
 from trl_mentor.records import Arm, Cause, Evaluation, Intervention, RerollOutcome
 from trl_mentor.report.course import counts, outcomes_of, point
 from trl_mentor.report.drafts import drafts
 from trl_mentor.report.figure_records import CauseRow, Curve, Figures, Outcomes, Recovery, Topics, UsedHint
 from trl_mentor.report.learnt import reliance, transfer
+from trl_mentor.report.stretches import stretches
 from trl_mentor.tallies import Tallies
 from trl_mentor.trial import RECOVERED, recovery, verdict_path
 from trl_mentor.uplift import uplift_table

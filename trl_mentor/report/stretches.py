@@ -21,7 +21,7 @@ class Stretch:
 
 
 def stretches(bookings: Sequence[Booking], parts: int = 100) -> list[Stretch]:
-    """At most `parts` stretches; what was booked between two batches belongs to the later one, the rest to the last."""
+    """At most `parts`; what was booked between two batches belongs to the later one, the rest to the last."""
     batches = sum(booking.counters.batches for booking in bookings)
     found: list[Stretch] = []
     counters, totals, seen = Counters(), Counters(), 0
