@@ -77,9 +77,9 @@ class Counters:
     """Sum of `Row.reliance` over the successes of re-rolls under a hint for which it was measured."""
     reliance_count: int = 0
     mentor: Spending = Spending()
-    """What the mentor took. On the main process alone, as are the tallies."""
+    """What the mentor took; on the main process alone."""
     recovery: Tallies = Tallies()
-    """Groups of the trial that recovered, by `<arm>/<stratum>`; see `trial.recovery`."""
+    """Groups of the trial that recovered, by `<arm>/<stratum>`; see `trial.recovery`. On the main process alone."""
     transfer: Tallies = Tallies()
     """Prompts that came round again in training and are solved without a hint; see `transfer.transfer`."""
     probed: Tallies = Tallies()
