@@ -2,7 +2,7 @@
 
     python notebooks/execute.py notebooks/*.ipynb
 
-What differs from machine to machine and from run to run without a reason, such as times, is not written.
+The times at which cells ran are not written; times that a cell prints are, and differ from run to run.
 """
 
 from __future__ import annotations

@@ -89,6 +89,7 @@ LAYERS = {
     "rows": 5,
     "trackers": 5,
     "vllm_cpu": 5,
+    "wiring": 5,
     "cli": 6,
     "demo": 6,
 }

@@ -1,6 +1,6 @@
 """The books of a run: what it counts, remembers and writes down.
 
-Totals and memory are over all ranks and equal on each. What the mentor took, the tallies of the trial and the journal
+Totals and memory are over all ranks and equal on each. What the mentor took, the groups of the trial and the journal
 are the main process's alone.
 """
 
@@ -20,6 +20,7 @@ from trl_mentor.plain import from_plain, plain_json
 from trl_mentor.probe import Candidate, Prober
 from trl_mentor.records import Cause, EventKind, HintOrigin, Intervention, Return, RunInfo
 from trl_mentor.spending import Spending
+from trl_mentor.tallies import Tallies
 from trl_mentor.transfer import Memory, Past, question_key
 from trl_mentor.trial import Trial
 from trl_mentor.uplift import uplift
@@ -31,7 +32,7 @@ class Books:
     """Kept by the trainer; the callback has them begun, put into checkpoints and closed."""
 
     def __init__(
-        self, *, mentor: Mentor | None, journal: Journal | None, lots: Trial, prober: Prober, table_rows: int
+        self, *, mentor: Mentor | None, journal: Journal | None, trial: Trial, prober: Prober, table_rows: int
     ) -> None:
         """`journal` is None on all ranks but the main process; `table_rows` interventions are kept for trackers."""
         self.totals = Counters()
@@ -42,7 +43,7 @@ class Books:
         """The prompts that collapsed, until they come round again."""
         self.prober = prober
         """Which of them are asked in between, and when."""
-        self.lots = lots
+        self.trial = trial
         """Which hints are withheld."""
         self.journal = journal
         self.last_failure = ""
@@ -52,7 +53,7 @@ class Books:
         self.newest_causes: dict[Cause, str] = {}
         """What showed the newest collapse of each cause; on the main process alone."""
         self.newest_interventions: deque[Intervention] = deque(maxlen=table_rows)
-        """Those since the last log; on the main process alone."""
+        """Those since the last log, without those about which nobody was asked; on the main process alone."""
         self._mentor = mentor
         self._booked_at, self._open = time.monotonic(), False
 
@@ -72,26 +73,31 @@ class Books:
             "totals": plain_json(self.totals),
             "memory": self.memory.state(),
             "probes": self.prober.state(),
-            "lots": plain_json(self.lots),
+            "trial": plain_json(self.trial),
         }
 
-    def begin(self, saved: Mapping[str, Any], *, step: int, run: RunInfo, is_main: bool) -> None:
+    def begin(self, saved: Mapping[str, Any], *, step: int, run: RunInfo) -> None:
         """Begin training with `step` optimizer steps done, from what `state` returned; a new run without it.
 
         Names of another version are ignored.
         """
         totals: Counters = from_plain(Counters, saved.get("totals") or {})
-        self.totals = self.logged = totals if is_main else replace(totals, mentor=Spending())
+        if self.journal is None:
+            totals = replace(totals, mentor=Spending(), recovery=Tallies())
+        self.totals = self.logged = totals
         self.memory.restore(saved.get("memory", []))
         self.prober.restore(saved.get("probes", {}))
         self.last_failure, self.mentor_resumed = "", False
         self.newest_interventions.clear()
-        self._warn_if_lots_changed(saved.get("lots"))
+        self._warn_if_trial_changed(saved.get("trial"))
         if self._mentor is not None:
             self._mentor.resume_spending(self.totals.mentor)
             self._mentor.ledger.take()
         if self.journal is not None:
+            carried_over = self.totals != Counters() and not self.journal.has_bookings()
             self.journal.begin(step, run)
+            if carried_over:  # from a run that was kept elsewhere, or by a version that booked nothing
+                self.journal.book(Booking(max(step - 1, 0), self.totals))
         self._booked_at, self._open = time.monotonic(), True
 
     def book(self, counters: Counters, *, step: int) -> Counters:
@@ -111,8 +117,9 @@ class Books:
         for intervention in interventions:
             if self.journal is not None:
                 self.journal.append(intervention)
-            self.newest_interventions.append(intervention)
             guidance = intervention.guidance
+            if guidance is None or guidance.origin is not HintOrigin.NOT_ASKED:
+                self.newest_interventions.append(intervention)
             if guidance is not None and guidance.origin in (HintOrigin.FALLBACK, HintOrigin.FAILED):
                 self.last_failure = guidance.reason
         self.newest_causes.update(details)
@@ -163,10 +170,10 @@ class Books:
         if self.journal is not None:
             self.journal.close()
 
-    def _warn_if_lots_changed(self, saved: Any) -> None:
+    def _warn_if_trial_changed(self, saved: Any) -> None:
         """Say so when the arms of a resumed run are shared out in another way than those that its totals count."""
         before = from_plain(Trial, saved or {})
-        now = self.lots
+        now = self.trial
         if uplift(self.totals.recovery) is not None and (before.control, before.generic) != (now.control, now.generic):
             logger.warning(
                 "trl-mentor: "

@@ -18,10 +18,8 @@ from trl_mentor.closing import closing_text
 from trl_mentor.counters import Counters
 from trl_mentor.errors import ConfigError
 from trl_mentor.lesson_queue import LessonQueue
-from trl_mentor.mentor import Mentor
 from trl_mentor.records import Cause, Evaluation, Route
 from trl_mentor.schedules import Ahead
-from trl_mentor.strategies.base import Strategy
 from trl_mentor.tallies import Tallies
 from trl_mentor.trackers import Tables
 from trl_mentor.uplift import difference_text, uplift
@@ -88,9 +86,8 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._before_step = (-1, {})
         saved = state.stateful_callbacks.get(type(self).__name__)
         attributes = _attributes(saved) if saved and state.global_step > 0 else {}
-        is_main = state.is_world_process_zero
-        self._restore_lessons(attributes, is_main=is_main)
-        trainer.books.begin(attributes, step=state.global_step, run=trainer.run_info(), is_main=is_main)
+        self._restore_lessons(attributes, is_main=state.is_world_process_zero)
+        trainer.books.begin(attributes, step=state.global_step, run=trainer.run_info())
         if (queue := self._queue()) is not None:
             queue.go_on()  # what its calls cost comes on top
         # A checkpoint of a run without this callback has no entry, and transformers needs one to save the next.
@@ -195,12 +192,6 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
     def _where_to_look(self) -> str:
         journal = self._bound().journal
         return "" if journal is None else f" Journal: {journal.path}"
-
-
-def mentor_of(strategy: Strategy) -> Mentor | None:
-    """The mentor that a strategy asks, if it asks one."""
-    mentor = getattr(strategy, "mentor", None)
-    return mentor if isinstance(mentor, Mentor) else None
 
 
 def ends_window(logs: Mapping[str, Any]) -> bool:

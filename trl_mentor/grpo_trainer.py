@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,17 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
 from trl_mentor.bill import Bill
-from trl_mentor.books import Books
-from trl_mentor.callback import MentorCallback, ends_window, mentor_of
-from trl_mentor.causes import WITHOUT_A_MENTOR, format_columns
+from trl_mentor.callback import MentorCallback, ends_window
+from trl_mentor.causes import WITHOUT_A_MENTOR
 from trl_mentor.channel import LIMITS, reports
 from trl_mentor.checkpoints import last_complete_checkpoint, nothing_to_resume, was_saved
-from trl_mentor.collapse import SuccessRule, group_states
-from trl_mentor.config import check_deadline, mentor_arguments
+from trl_mentor.collapse import group_states
+from trl_mentor.config import mentor_arguments
 from trl_mentor.contract import Generated, check_contract
 from trl_mentor.counters import Counters, count_states
 from trl_mentor.engine_limit import engine_limit
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
-from trl_mentor.factory import build_schedule, build_strategy
 from trl_mentor.fitting import Objection, objection
 from trl_mentor.group_reader import GroupReader, Member
 from trl_mentor.guards import (
@@ -40,30 +37,27 @@ from trl_mentor.guards import (
     refuse_images,
     refuse_multimodal,
     topic_columns,
-    warn_if_queue_is_small,
-    warn_if_success_is_a_sum,
 )
-from trl_mentor.intervene import Concerned, Means, Outcome, Policy, Request, intervene
-from trl_mentor.journal import JOURNAL_PATH, Journal
+from trl_mentor.intervene import Concerned, Means, Policy, Request, intervene
+from trl_mentor.journal import Journal
 from trl_mentor.mentor import Mentor
 from trl_mentor.metrics import batch_metrics
 from trl_mentor.model_card import NAME, mentoring_section, paper
 from trl_mentor.model_card import tags as card_tags
-from trl_mentor.probe import Prober, apart, probe
+from trl_mentor.probe import apart, probe
 from trl_mentor.records import Lesson, Prompt, Row, RunInfo
 from trl_mentor.reliance import with_reliance
-from trl_mentor.reply_cache import CACHE_DIR
 from trl_mentor.reroll import local_rows
 from trl_mentor.reward_errors import RewardGuard
-from trl_mentor.rows import aligned, rows_of, spliced
-from trl_mentor.schedules import Ahead, Schedule
-from trl_mentor.settings import RewardErrors, ScheduleKind, StrategyKind
+from trl_mentor.rows import aligned, rows_of, show_prompts, spliced, taken_over
+from trl_mentor.schedules import Ahead
+from trl_mentor.settings import RewardErrors, StrategyKind
 from trl_mentor.strategies.base import Strategy
-from trl_mentor.strategies.mentor import MentorStrategy
-from trl_mentor.transfer import answered, question_key, transfer
-from trl_mentor.trial import Trial
+from trl_mentor.strategies.mentor import MentorStrategy, mentor_of
+from trl_mentor.transfer import question_key, returned, transfer
 from trl_mentor.uplift import run_metrics
 from trl_mentor.vllm_cpu import use_cpu_engine
+from trl_mentor.wiring import make_schedule, make_strategy, open_books, read_rewards, run_info
 
 logger = logging.getLogger(__name__)
 
@@ -111,9 +105,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         if self._is_vlm:
             refuse_multimodal()
         self._settings = settings
-        self.success_rule, self._format_columns = self._read_rewards()
-        self.strategy = self._build_strategy(mentor) if strategy is None else strategy
-        self.schedule = self._build_schedule()
+        self.success_rule, self._format_columns = read_rewards(
+            self.reward_func_names, self.reward_weights.tolist(), settings
+        )
+        self.strategy = make_strategy(self, settings, mentor) if strategy is None else strategy
+        self.schedule = make_schedule(self, settings)
         if self.strategy.name == StrategyKind.MENTOR:
             self._name, self._paper = NAME, paper(self._paper)
         self.cause_routes = self.strategy.routes if isinstance(self.strategy, MentorStrategy) else WITHOUT_A_MENTOR
@@ -128,7 +124,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._batch_rewards: torch.Tensor | None = None
         self._misreported: set[str] = set()
         self._batch_hints: list[str] = []
-        self.books = self._open_books()
+        self.books = open_books(self, settings)
         """What the run counts, remembers and writes down."""
         self._bind_callback()
 
@@ -142,41 +138,14 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         """The journal, on the main process."""
         return self.books.journal
 
-    def _read_rewards(self) -> tuple[SuccessRule, tuple[int, ...]]:
-        """The rule of success, and the columns of the rewards that pay for form."""
-        settings, names = self._settings, self.reward_func_names
-        success_rewards = settings.mentor_success_rewards or ()
-        warn_if_success_is_a_sum(names, settings)
-        rule = SuccessRule.from_names(
-            names,
-            weights=self.reward_weights.tolist(),
-            success_rewards=success_rewards,
-            threshold=settings.mentor_success_threshold,
-        )
-        return rule, format_columns(names, settings.mentor_format_rewards, success_rewards)
-
-    def _build_strategy(self, mentor: Mentor | None) -> Strategy:
-        main, device = self.accelerator.is_main_process, str(self.accelerator.device)
-        cache_dir = Path(self.args.output_dir) / CACHE_DIR
-        return build_strategy(self._settings, mentor, is_main=main, device=device, cache_dir=cache_dir)
-
-    def _build_schedule(self) -> Schedule:
-        settings, strategy = self._settings, self.strategy
-        if isinstance(strategy, MentorStrategy) and settings.mentor_schedule == ScheduleKind.INLINE:
-            check_deadline(strategy.mentor.deadline, self.args.ddp_timeout)
-        schedule = build_schedule(settings, strategy)
-        if isinstance(schedule, Ahead):
-            groups = self.args.generation_batch_size // self.num_generations
-            warn_if_queue_is_small(settings.mentor_queue_size, groups=groups)
-        return schedule
-
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """As `GRPOTrainer.train`, except that True means the newest checkpoint that no kill left incomplete.
 
         "auto" means the same, or a new run where no checkpoint was ever saved. All ranks do what the main process
         finds. Raises `ConfigError` if none of the checkpoints in `output_dir` will do.
 
-        The metrics that are returned, and written to `train_results.json`, have the bill as `mentor/bill/*`.
+        The metrics that are returned, and written to `train_results.json`, have the bill as `mentor/bill/*` and what
+        hints did in the whole run as `mentor/total/*`.
         """
         auto, folder = resume_from_checkpoint == "auto", self.args.output_dir
         if auto or resume_from_checkpoint is True:
@@ -188,7 +157,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             output = super().train(resume_from_checkpoint, *args, **kwargs)
         finally:
             self.close_books()  # what was spent is in the journal whatever ended the training
-        metrics = output.metrics | Bill.of(self.mentor_totals, priced=self.books.priced).metrics()
+        bill = Bill.of(self.mentor_totals, priced=self.books.priced)
+        metrics = output.metrics | run_metrics(Counters(), self.mentor_totals) | bill.metrics()
         try:
             self.save_metrics("train", metrics, combined=False)
         except OSError as error:
@@ -224,16 +194,15 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         rewards, reported = self._score(self._batch_inputs, prompts, first)
         rule, size = self.success_rule, self.num_generations
         states = group_states([rule.value(row) for row in rewards.tolist()], size, rule.threshold)
-        tokens, returning = self._exchange.totals(
-            [sum(len(ids) for ids in first.completion_ids), len(self._returning())]
-        )
+        mine = self._returning()
+        tokens, returning = self._exchange.totals([sum(map(len, first.completion_ids)), len(mine)])
         counters += count_states(states) + Counters(
             policy_tokens=tokens,
             completions=len(rewards),
             successes=sum(rule.succeeds(rule.value(row)) for row in rewards.tolist()),
         )
         if returning:
-            counters += self._see_returns(rewards)
+            counters += self._see_returns(mine, rewards)
         self._batch_hints = [""] * len(prompts)
         concerned = Concerned.among(states, self.strategy.select(states))
         if concerned.gathered:
@@ -305,7 +274,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                 with_reliance=self._with_reliance if self._settings.mentor_hint_reliance else None,
             ),
             asks_mentor=mentor_of(self.strategy) is not None,
-            trial=self.books.lots,
+            trial=self.books.trial,
             generic=getattr(self.strategy, "generic", None),
         )
         members = self._exchange.gather(self._members(rows, concerned))
@@ -314,7 +283,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self.books.record(outcome.interventions, outcome.details)
         for example, past in outcome.ended:
             self.books.remember(example, self._reader.answer(example), past)
-        rewards = self._take_over(outcome, prompts, rows, rewards)
+        rewards = taken_over(outcome.rows, rows, rewards, rank=self._exchange.rank)
+        show_prompts(outcome.examples, prompts, size=self.num_generations, rank=self._exchange.rank)
         self._batch_hints = [row.hint or "" for row in rows]
         self._write_back_logs(rows)
         return spliced(first, rows), rewards, outcome.counters
@@ -331,14 +301,12 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         ]
         return [(index, key) for index, key in keys if self.books.memory.has(key, before=step)]
 
-    def _see_returns(self, rewards: torch.Tensor) -> Counters:
-        """Note how remembered prompts were answered this time; every rank forgets them."""
-        size, rule, found = self.num_generations, self.success_rule, []
-        for index, key in self._exchange.gather(self._returning()):
-            values = [rule.value(row) for row in rewards[index * size : (index + 1) * size].tolist()]
-            if all(map(math.isnan, values)) or (past := self.books.recall(key)) is None:
-                continue  # not scored, or twice in one batch
-            found.append(answered(key, past, values, rule, step=self.state.global_step))
+    def _see_returns(self, returning: Sequence[tuple[int, str]], rewards: torch.Tensor) -> Counters:
+        """Note how remembered prompts, this rank's given, were answered this time; every rank forgets them."""
+        size, rule, step = self.num_generations, self.success_rule, self.state.global_step
+        values = [rule.value(row) for row in rewards.tolist()]
+        answers = [(key, values[i * size : (i + 1) * size]) for i, key in self._exchange.gather(list(returning))]
+        found = returned(answers, self.books.recall, rule, step=step)
         self.books.note_returns(found)
         return Counters(transfer=transfer(found))
 
@@ -388,20 +356,6 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             )
             for i, number in local_rows(concerned.gathered, group_size=size, rank=rank, rows_per_rank=len(rows))
         ]
-
-    def _take_over(self, outcome: Outcome, prompts: list[Any], rows: list[Row], rewards: torch.Tensor) -> torch.Tensor:
-        """Put what was re-rolled in its places among this rank's prompts and rows; returns everybody's new rewards."""
-        size, start, rewards = self.num_generations, self._exchange.rank * len(rows), rewards.clone()
-        for index, new in outcome.rows.items():
-            rewards[index * size : (index + 1) * size] = torch.tensor([row.rewards for row in new])
-            for member, row in enumerate(new):
-                local = index * size + member - start
-                if 0 <= local < len(rows):
-                    rows[local] = row
-        for index, example in outcome.examples.items():
-            for local in range(max(index * size - start, 0), min((index + 1) * size - start, len(rows))):
-                prompts[local] = deepcopy(example["prompt"])  # TRL's own list, which it logs
-        return rewards
 
     def _regenerate(self, requests: Sequence[Request], *, metrics: str = "mentor/reroll") -> list[Row]:
         """Generate and score this rank's share of a re-roll or a probe, through TRL's own generation and rewards.
@@ -476,35 +430,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             topic_columns(self._settings, columns),
         )
 
-    def _open_books(self) -> Books:
-        settings, seed = self._settings, self.args.seed
-        main = self.accelerator.is_main_process
-        return Books(
-            mentor=mentor_of(self.strategy),
-            journal=Journal(Path(self.args.output_dir) / JOURNAL_PATH) if main else None,
-            lots=Trial(seed, settings.mentor_control_fraction, settings.mentor_generic_fraction),
-            prober=Prober(every=settings.mentor_probe_steps, prompts=settings.mentor_probe_prompts, seed=seed),
-            table_rows=settings.mentor_table_rows,
-        )
-
     def run_info(self) -> RunInfo:
         """What a reader of the journal needs to know of this run."""
-        mentor = mentor_of(self.strategy)
-        return RunInfo(
-            strategy=self.strategy.name,
-            schedule=self._settings.mentor_schedule,
-            model=str(getattr(self.model.config, "_name_or_path", "")),
-            mentor="" if mentor is None else ", ".join(mentor.models),
-            domain="" if mentor is None else mentor.domain,
-            seed=self.args.seed,
-            num_generations=self.num_generations,
-            world_size=self._exchange.world_size,
-            control_fraction=self.books.lots.control,
-            generic_fraction=self.books.lots.generic,
-            success_threshold=self.success_rule.threshold,
-            priced=self.books.priced,
-            version=metadata.version("trl-mentor"),
-        )
+        return run_info(self, self._settings)
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         # A resumed run goes on from here, or from before the step if SIGTERM came in the middle of one.

@@ -99,8 +99,8 @@ def refuse_unused_settings(settings: MentorArguments, *, given: str, unused: Ite
         value = getattr(settings, field.name)
         if field.name in unused and value != field.default:
             raise ConfigError(
-                f"got both {given}= and {field.name}, which the object does not look at; set it on the "
-                f"object and leave {field.name} out"
+                f"got both {given}= and {field.name}, which the object does not look at; give it to the object, as "
+                f"{field.name.removeprefix('mentor_')}= where it takes one, and leave {field.name} out"
             )
 
 

@@ -117,6 +117,11 @@ class Journal:
         """Mark that training begins with `step` optimizer steps done: 0 for a new run, more for a resumed one."""
         self._write(TrainBegin(step, run))
 
+    def has_bookings(self) -> bool:
+        """Whether something was booked before, by this run or an earlier one in the same place."""
+        with self.path.open("rb") as lines:
+            return any(b'"booking": ' in line for line in lines)
+
     def sync(self) -> None:
         """Ask the operating system to put everything on disk; does nothing on a closed journal."""
         if self._fd is None:

@@ -61,7 +61,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     if issubclass(kind, Enum):
         return lambda value: kind(value)
     if kind is float:
-        return lambda value: float(_checked(value, int | float))
+        return _finite
     return lambda value: _checked(value, kind)
 
 
@@ -85,6 +85,13 @@ def _union_reader(kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
         raise TypeError(f"expected one of {kinds}, got {type(value).__name__}")
 
     return read
+
+
+def _finite(value: Any) -> float:
+    number = float(_checked(value, int | float))
+    if not math.isfinite(number):
+        raise ValueError(f"expected a finite number, got {number}")
+    return number
 
 
 def _checked(value: Any, kind: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -42,3 +43,26 @@ def spliced(first: Generated, rows: Sequence[Row]) -> Generated:
         completions=[row.completion for row in rows],
         logprobs=None if first.logprobs is None else [row.logprobs or [] for row in rows],
     )
+
+
+def taken_over(new: Mapping[int, Sequence[Row]], rows: list[Row], rewards: torch.Tensor, *, rank: int) -> torch.Tensor:
+    """Put what was re-rolled, by group, in its places among this rank's `rows`; returns everybody's new rewards.
+
+    `rewards` has shape (rows of all ranks, reward functions), and the ranks have equally many rows.
+    """
+    start, rewards = rank * len(rows), rewards.clone()
+    for index, members in new.items():
+        first = index * len(members)
+        rewards[first : first + len(members)] = torch.tensor([row.rewards for row in members])
+        for local, row in enumerate(members, first - start):
+            if 0 <= local < len(rows):
+                rows[local] = row
+    return rewards
+
+
+def show_prompts(examples: Mapping[int, Mapping[str, Any]], prompts: list[Any], *, size: int, rank: int) -> None:
+    """Put the prompts of these data set rows, by group, among this rank's, a list that TRL logs."""
+    start = rank * len(prompts)
+    for index, example in examples.items():
+        for local in range(max(index * size - start, 0), min((index + 1) * size - start, len(prompts))):
+            prompts[local] = deepcopy(example["prompt"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trl_mentor.collapse import SuccessRule
@@ -92,12 +92,34 @@ def answered(
     )
 
 
+def returned(
+    answers: Iterable[tuple[str, Sequence[float]]],
+    recall: Callable[[str], Past | None],
+    rule: SuccessRule,
+    *,
+    step: int,
+) -> list[Return]:
+    """How prompts that came round were answered, from their keys and the success rewards of their completions.
+
+    Each prompt is recalled once; one of which no completion could be scored stays remembered.
+    """
+    found = []
+    for key, values in answers:
+        if all(map(math.isnan, values)) or (past := recall(key)) is None:
+            continue  # not scored, or twice in one batch
+        found.append(answered(key, past, values, rule, step=step))
+    return found
+
+
 def transfer(returns: Iterable[Return]) -> Tallies:
-    """Which of the prompts that were answered again are solved, by what their intervention brought and by arm."""
+    """Which of the prompts that were answered again are solved, by what their intervention brought and by arm.
+
+    Probes are not told apart by arm: they are chosen by what the intervention brought, which the arm has a part in.
+    """
     return Tallies.count((name, item.solved) for item in returns for name in _cohorts(item))
 
 
 def _cohorts(item: Return) -> Iterator[str]:
     yield str(item.outcome)
-    if item.arm is not None:
+    if item.arm is not None and not item.probe:
         yield f"arm:{item.arm}"

@@ -21,7 +21,7 @@ DISCLAIMER = (
 
 LEGEND = (
     "collapsed: share of the groups of 4 in which every program fails, first and last tenth of the run, before any "
-    "re-roll. rescued, still, saturated: groups in which some, none, or all programs pass under the hint; only "
+    "re-roll. rescued, still, saturated: groups in which some, none, or all programs of the re-roll pass; only "
     "rescued ones give a gradient. accuracy: held-out problems, no hints, mean over the families, before and after."
 )
 
@@ -89,7 +89,7 @@ def uplift_lines(runs: Sequence[Run]) -> list[str]:
             lines.append(
                 f"seed {run.seed} {run.method}: under its hint a collapsed group recovers in "
                 f"{comparison.treated.value:.0%}, with the hint withheld by lot in {comparison.control.value:.0%} of "
-                f"all cases: uplift {difference_text(comparison)}."
+                f"all cases: uplift {difference_text(comparison)}. The table counts both kinds."
             )
     return lines
 

@@ -6,6 +6,8 @@ import argparse
 import json
 import logging
 import platform
+import shutil
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -37,7 +39,8 @@ from trl_mentor.demo.training import (
 )
 from trl_mentor.demo.world import sample_problems
 from trl_mentor.errors import ConfigError
-from trl_mentor.journal import JOURNAL_PATH, read_journal
+from trl_mentor.journal import JOURNAL_PATH, Journal, read_journal
+from trl_mentor.records import Evaluation
 
 WORLD_SEED = 0
 """Seed of the problems, the same for every run, so that runs differ in training alone."""
@@ -132,10 +135,23 @@ def run_demo(
             for seed in seeds
             for method in methods
         ]
-    journal = read_journal(directories[seeds[0]] / "MENTOR")
-    print_report(console, runs, before, choose_example(journal))
-    console.print(f"\nEvery intervention is in {directories[seeds[0]] / 'MENTOR' / JOURNAL_PATH}", highlight=False)
+    for run in runs:
+        _journal_accuracy(directories[run.seed] / run.method, run, mean_accuracy(before))
+    mentored = directories[seeds[0]] / "MENTOR"
+    print_report(console, runs, before, choose_example(read_journal(mentored)))
+    program = f"{sys.executable} -m trl_mentor.cli.main" if shutil.which("trl-mentor") is None else "trl-mentor"
+    places = " ".join(str(directories[run.seed] / run.method) for run in runs)
+    console.print("\nTo look at every intervention, and to compare the runs:")
+    console.print(f"  {program} report {mentored}\n  {program} compare {places}", soft_wrap=True)
     return _result(runs, before, budget, short=short, control_fraction=control_fraction)
+
+
+def _journal_accuracy(directory: Path, run: Run, before: float) -> None:
+    """Add what was measured outside the trainer to the journal, for the report and for comparisons."""
+    journal = Journal(directory / JOURNAL_PATH)
+    for step, accuracy in ((0, before), (run.steps, mean_accuracy(run.accuracy))):
+        journal.evaluated(Evaluation(step, {"eval_accuracy": accuracy}))
+    journal.close()
 
 
 def _watched(progress: Progress, name: str, tokens: int, train: Callable[..., Run]) -> Run:

@@ -12,6 +12,7 @@ from trl_mentor.collapse import find_collapsed
 from trl_mentor.errors import ConfigError
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import CollapsedGroup, GroupState, Guidance, HintOrigin, Lesson, Route, Row
+from trl_mentor.strategies.base import Strategy
 
 
 class MentorStrategy:
@@ -84,3 +85,9 @@ class MentorStrategy:
         except ConfigError as error:  # a prompt of the data set that cannot hold a hint costs its group, not the run
             return Lesson(prompt=None, guidance=guidance.without_hint(str(error)))
         return Lesson(prompt=hinted, hint=guidance.hint, guidance=guidance)
+
+
+def mentor_of(strategy: Strategy) -> Mentor | None:
+    """The mentor that a strategy asks, if it asks one."""
+    mentor = getattr(strategy, "mentor", None)
+    return mentor if isinstance(mentor, Mentor) else None
