@@ -284,10 +284,13 @@ def test_transfer_is_that_of_the_lines_apart_for_training_and_probes(run, figure
         assert row.others == counted(solved(outcome=["still_collapsed", "skipped"]))
         assert row.hint_saturated == counted(solved(outcome=["hint_saturated"]))
         assert_comparison(row.comparison, solved(outcome=["rescued"]), solved(outcome=["still_collapsed", "skipped"]))
-        assert [row.hint, row.control, row.generic] == [
-            counted(solved(arm=[arm])) for arm in ("hint", "control", "generic")
-        ]
-        assert_comparison(row.uplift, solved(arm=["hint"]), solved(arm=["control"]))
+    training = [line for line in lines if not line["probe"]]
+    arms = {arm: [line["successes"] > 0 for line in training if line["arm"] == arm] for arm in Arm}
+    row = found.rows[0]
+    assert {Arm.HINT: row.hint, Arm.CONTROL: row.control, Arm.GENERIC: row.generic} == {
+        arm: counted(hits) for arm, hits in arms.items()
+    }
+    assert_comparison(row.uplift, arms[Arm.HINT], arms[Arm.CONTROL])
 
 
 def test_reliance_is_that_of_the_successes(run, figures):

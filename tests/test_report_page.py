@@ -180,7 +180,7 @@ def test_prompts_that_come_round_again_are_compared_with_a_baseline(run, page, n
     low, high = (100 * end for end in confint_proportions_2indep(*counts, compare="diff", method="newcomb"))
     found = re.search(f"{names[0]}(\\d+) of (\\d+) [^a-z]*{names[1]}(\\d+) of (\\d+) · [^]]*](.*)", page.text)
     assert [int(number) for number in found.groups()[:4]] == counts
-    assert found[5] == f"{difference:+.0f} points [{low:+.0f}, {high:+.0f}]"
+    assert found[5] == f"{difference:+.1f} points [{low:+.1f}, {high:+.1f}]"
 
 
 def test_later_answers_to_the_same_prompt_are_told_with_the_intervention_that_they_follow(tmp_path):

@@ -38,7 +38,7 @@ def point(stretch: Stretch) -> Point:
         first_tokens=own.policy_tokens - own.reroll_tokens - own.probe_tokens,
         reroll_tokens=own.reroll_tokens,
         probe_tokens=own.probe_tokens,
-        mentor_tokens=own.mentor_prompt_tokens + own.mentor_completion_tokens,
+        mentor_tokens=own.mentor_tokens,
         total_policy_tokens=stretch.totals.policy_tokens,
     )
 

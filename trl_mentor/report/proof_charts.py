@@ -9,7 +9,7 @@ from trl_mentor.report.drawing import BLUE, GREEN, ORANGE, Drawing, svg
 from trl_mentor.report.figure_records import Figures, Recovery
 from trl_mentor.report.marks import ROW, Row, intervals, key, percent_axis
 from trl_mentor.tallies import Tally
-from trl_mentor.uplift import Comparison, Rate, UpliftRow, rate
+from trl_mentor.uplift import Comparison, Rate, UpliftRow, difference_text, rate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +41,7 @@ def recovery(figures: Figures) -> str | None:
     first = strata[0].comparison
     said = "Points with their 95 % intervals: Wilson for rates, Newcombe for differences."
     if first is not None:
-        said += f" All groups: {100 * first.difference:+.1f} [{100 * first.low:+.1f}, {100 * first.high:+.1f}] points."
+        said += f" All groups: {difference_text(first)}."
     return svg(Drawing("Recovery with and without the hint", said, 1.0 + 0.45 * len(strata), paint))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from trl_mentor.report.drawing import label
 from trl_mentor.tallies import Tally
-from trl_mentor.uplift import Comparison, Rate, rate
+from trl_mentor.uplift import Comparison, Rate, difference_text, rate, rate_text
 
 NOTHING = "\u2013"
 """Stands for what was not counted."""
@@ -26,7 +26,7 @@ def percent(value: float) -> str:
 
 def interval(found: Rate | None) -> str:
     """A share with its 95 % interval."""
-    return NOTHING if found is None else f"{percent(found.value)} [{percent(found.low)}, {percent(found.high)}]"
+    return NOTHING if found is None else rate_text(found)
 
 
 def tally(found: Tally) -> str:
@@ -36,9 +36,7 @@ def tally(found: Tally) -> str:
 
 def points(found: Comparison | None) -> str:
     """A difference of two shares in percentage points with its 95 % interval."""
-    if found is None:
-        return NOTHING
-    return f"{100 * found.difference:+.0f} points [{100 * found.low:+.0f}, {100 * found.high:+.0f}]"
+    return NOTHING if found is None else difference_text(found)
 
 
 def duration(seconds: float) -> str:

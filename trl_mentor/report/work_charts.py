@@ -22,14 +22,9 @@ OUTCOMES = {
     "no intervention": PURPLE,
 }
 VERDICTS = {"HIGH": GREEN, "LOW": VERMILION, "never judged": GREY}
-POLICY = {"first rolls": BLUE, "re-rolls": GREEN, "hint withheld": SKY, "padding": GREY, "probes": PURPLE}
+POLICY = (BLUE, GREEN, SKY, GREY, PURPLE)
 MENTOR = {"prompts": SKY, "prompts, cached": GREY, "completions": ORANGE}
-SECONDS = {
-    "waited for the mentor": ORANGE,
-    "re-rolls": GREEN,
-    "the rest of training": BLUE,
-    "mentor at work meanwhile": GREY,
-}
+SECONDS = (BLUE, ORANGE, GREEN, GREY)
 
 MOST_TOPICS = 12
 
@@ -114,25 +109,22 @@ def spending(figures: Figures) -> str | None:
     bill = figures.bill
     if bill is None:
         return None
-    policy = {
-        "first rolls": bill.first_roll_tokens,
-        "re-rolls": bill.reroll_tokens,
-        "hint withheld": bill.control_tokens,
-        "padding": bill.padding_tokens,
-        "probes": bill.probe_tokens,
-    }
+    policy = bill.policy_parts()
     rest = bill.seconds - bill.waited_seconds - bill.reroll_seconds
-    seconds = {
-        "waited for the mentor": bill.waited_seconds,
-        "re-rolls": bill.reroll_seconds,
-        "the rest of training": max(rest, 0.0),
-        "mentor at work meanwhile": bill.hidden_seconds,
-    }
+    seconds = {"the rest of training": max(rest, 0.0)} | bill.seconds_parts()
     cost = "" if bill.cost is None else f", which cost {compact(bill.cost)}"
     panels = [
-        _Panel(f"{compact(bill.policy_tokens)} tokens that the policy generated", _rows(policy), POLICY),
+        _Panel(
+            f"{compact(bill.policy_tokens)} tokens that the policy generated",
+            _rows(policy),
+            dict(zip(policy, POLICY, strict=True)),
+        ),
         _Panel(f"{compact(bill.mentor_tokens)} tokens of the mentor{cost}", _roles(bill), MENTOR),
-        _Panel(f"{compact(bill.seconds)} seconds of training", _rows(seconds, bill.seconds), SECONDS),
+        _Panel(
+            f"{compact(bill.seconds)} seconds of training",
+            _rows(seconds, bill.seconds),
+            dict(zip(seconds, SECONDS, strict=True)),
+        ),
     ]
     return _stacked("Where tokens and seconds went", panels)
 
@@ -153,7 +145,7 @@ def _roles(bill: Bill) -> list[Bar]:
                 "prompts, cached": spent.cached_tokens,
                 "completions": spent.completion_tokens,
             },
-            f"{compact(spent.prompt_tokens + spent.completion_tokens)} in {spent.calls} calls",
+            f"{compact(spent.tokens)} in {spent.calls} calls",
         )
         for name, spent in bill.roles.items()
     ]
