@@ -24,14 +24,15 @@ def stretches(bookings: Sequence[Booking], parts: int = 100) -> list[Stretch]:
     """At most `parts`; what was booked between two batches belongs to the later one, the rest to the last."""
     batches = sum(booking.counters.batches for booking in bookings)
     found: list[Stretch] = []
-    counters, totals, seen = Counters(), Counters(), 0
+    counters, totals, seen, step = Counters(), Counters(), 0, 0
     for position, booking in enumerate(bookings):
+        step = booking.step if booking.counters.batches or not seen else step
         counters, totals = counters + booking.counters, totals + booking.counters
         seen += booking.counters.batches
         last = position == len(bookings) - 1
         if last or (booking.counters.batches and seen * parts // batches > (seen - 1) * parts // batches):
             if last and not counters.batches and found:
                 counters = found.pop().counters + counters
-            found.append(Stretch(booking.step, counters, totals))
+            found.append(Stretch(step, counters, totals))
             counters = Counters()
     return found
