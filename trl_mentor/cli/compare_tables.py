@@ -5,10 +5,9 @@ Labels and names of directories are untrusted: characters that could steer a ter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from textwrap import fill
 
 from trl_mentor.bill import Bill
 from trl_mentor.cli.show import visible
@@ -112,28 +111,33 @@ def _reach_sheet(comparison: Comparison, race: Race, threshold: float) -> Sheet:
 
 
 def _bill_sheet(race: Race, count: Count) -> Sheet:
-    """Parts that no run has are left out."""
-    bills = [bill for standing in race.standings for bill in standing.bills]
-    tokens = [name for name in Bill().policy_parts() if any(bill.policy_parts()[name] for bill in bills)]
-    seconds = [name for name in Bill().seconds_parts() if any(bill.seconds_parts()[name] for bill in bills)]
-    names = ("policy tokens", *tokens, "mentor tokens", "cost", "seconds", *seconds)
-    title = f"The bill up to {amount(race.budget)} {unit(race.axis, count)}, mean of a run"
-    rows = tuple(
-        (visible(standing.label), *_mean_bill(standing.bills, tokens, seconds)) for standing in race.standings
-    )
-    return Sheet(title, ("method", *(fill(name, 10) for name in names)), rows)
+    """One column for each method; parts, which are indented, are left out if no run has them."""
+    title = f"The bill up to the batch that reaches {amount(race.budget)} {unit(race.axis, count)}, mean of a run"
+    lines = zip(*(_mean_bill(standing.bills) for standing in race.standings), strict=True)
+    rows = [(line[0][0], *(value for _, value in line)) for line in lines]
+    kept = tuple(row for row in rows if not row[0].startswith(" ") or any(value != "0" for value in row[1:]))
+    return Sheet(title, ("", *(visible(standing.label) for standing in race.standings)), kept)
 
 
-def _mean_bill(bills: Sequence[Bill], tokens: Sequence[str], seconds: Sequence[str]) -> tuple[str, ...]:
+def _mean_bill(bills: Sequence[Bill]) -> list[tuple[str, str]]:
+    """Names and figures, the same names for all bills."""
     costs = [bill.cost for bill in bills if bill.cost is not None]
-    return (
-        amount(fmean(bill.policy_tokens for bill in bills)),
-        *(amount(fmean(bill.policy_parts()[name] for bill in bills)) for name in tokens),
-        amount(fmean(bill.mentor_tokens for bill in bills)),
-        f"{fmean(costs):,.4g}" if len(costs) == len(bills) else "no prices",
-        amount(fmean(bill.seconds for bill in bills)),
-        *(amount(fmean(bill.seconds_parts()[name] for bill in bills)) for name in seconds),
-    )
+    return [
+        ("policy tokens", _mean([bill.policy_tokens for bill in bills])),
+        *_mean_parts([bill.policy_parts() for bill in bills]),
+        ("mentor tokens", _mean([bill.mentor_tokens for bill in bills])),
+        ("seconds", _mean([bill.seconds for bill in bills])),
+        *_mean_parts([bill.seconds_parts() for bill in bills]),
+        ("cost of the mentor", f"{fmean(costs):,.4g}" if len(costs) == len(bills) else "no prices"),
+    ]
+
+
+def _mean_parts(parts: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
+    return [(f"  {name}", _mean([part[name] for part in parts])) for name in parts[0]]
+
+
+def _mean(figures: Sequence[float]) -> str:
+    return amount(fmean(figures))
 
 
 def _band(found: Band, kind: BandKind, text: Callable[[float], str] = number) -> str:
