@@ -286,11 +286,12 @@ def test_transfer_is_that_of_the_lines_apart_for_training_and_probes(run, figure
         assert_comparison(row.comparison, solved(outcome=["rescued"]), solved(outcome=["still_collapsed", "skipped"]))
     training = [line for line in lines if not line["probe"]]
     arms = {arm: [line["successes"] > 0 for line in training if line["arm"] == arm] for arm in Arm}
-    row = found.rows[0]
+    row, probes = found.rows
     assert {Arm.HINT: row.hint, Arm.CONTROL: row.control, Arm.GENERIC: row.generic} == {
         arm: counted(hits) for arm, hits in arms.items()
     }
     assert_comparison(row.uplift, arms[Arm.HINT], arms[Arm.CONTROL])
+    assert (probes.hint, probes.control, probes.generic, probes.uplift) == (Tally(), Tally(), Tally(), None)
 
 
 def test_reliance_is_that_of_the_successes(run, figures):

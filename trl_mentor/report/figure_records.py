@@ -158,7 +158,7 @@ class Occasion:
     comparison: Comparison | None
     """Rescued against others, whose prompts may be harder to begin with."""
     hint: Tally
-    """By arm, whatever the re-roll had brought."""
+    """By arm, whatever the re-roll had brought; empty for probes, whose prompts no lot has chosen."""
     control: Tally
     generic: Tally
     uplift: Comparison | None
