@@ -7,7 +7,9 @@ from typing import Any
 
 import tiny
 
-from trl_mentor.records import Row
+from trl_mentor import read_journal
+from trl_mentor.records import Arm, RerollOutcome, Return, Row
+from trl_mentor.trial import prompt_key
 
 VALUES = {"c": (0.0, 0.0), "m": (0.0, 1.0), "a": (1.0, 1.0), "u": (None, None), "n": (None, 0.0)}
 """`c` every completion fails, `m` every second one succeeds, `a` all do, `u` none is scored, `n` half, which fail."""
@@ -71,3 +73,33 @@ def trained(output_dir: Any, rolls: Rolls, *, resume: Any = None, **options: Any
 def trainer(output_dir: Any, rolls: Rolls, *, rows: int = 4, cls: type = Announcer, **options: Any) -> Any:
     options.setdefault("data", tiny.dataset(rows))
     return tiny.trainer(output_dir, reward=Letters(rolls), cls=cls, **options)
+
+
+def key(number: int, *, conversational: bool = False) -> str:
+    """What a journal calls the prompt with this number."""
+    return prompt_key(tiny.dataset(number + 1, conversational=conversational)[number]["prompt"])
+
+
+def returned(
+    step: int,
+    number: int,
+    since: int,
+    outcome: RerollOutcome,
+    successes: int,
+    *,
+    completions: int = 4,
+    arm: Arm | None = None,
+    **options: Any,
+) -> Return:
+    """A prompt that came round again in training."""
+    return Return(step, key(number, **options), since, outcome, arm, successes, completions)
+
+
+def probes(run: Any) -> dict[int, list[tuple[int, RerollOutcome, int]]]:
+    """By step: number of the prompt, what its intervention brought, successes."""
+    numbers = {key(number): number for number in range(16)}
+    found: dict[int, list[tuple[int, RerollOutcome, int]]] = {}
+    for item in read_journal(run).returns:
+        if item.probe:
+            found.setdefault(item.step, []).append((numbers[item.prompt_key], item.outcome, item.successes))
+    return {step: sorted(items) for step, items in found.items()}

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections import Counter
 
-import distributed_run
 import pandas as pd
 import pytest
 import tiny
@@ -224,18 +223,3 @@ def test_ahead_a_withheld_lesson_takes_the_place_of_a_later_group_on_its_own_pla
         rows = [text for text in texts(trainer.batches[item.step]) if text.endswith(item.group.question)]
         assert len(rows) == SIZE
         assert all((text == item.group.question) is (item.arm is Arm.CONTROL) for text in rows)
-
-
-def test_two_processes_draw_what_one_draws_and_their_tokens_add_up(tried, tmp_path):
-    _, out = tried
-    case = {"hard": [1, 3, 5, 7], "per_device_train_batch_size": 8, "max_steps": 4, "mentor_control_fraction": 0.5}
-    odd = {**case, "hard": [1, 5], "per_device_train_batch_size": 6, "num_generations": 3}
-    ranks = distributed_run.launch(tmp_path, {"two": case, "padded": {**odd, "mentor_control_fraction": 0.9}})
-    journal = read_journal(tmp_path / "two" / "run")
-    assert arms(journal) == arms(item for item in read_journal(out) if item.step < 4)
-    for name, seen in ranks.items():
-        journal, totals = read_journal(tmp_path / name / "run"), seen[0]["totals"]
-        assert seen[1]["totals"]["control_tokens"] == totals["control_tokens"]
-        assert totals["control_tokens"] == sum(item.reroll_tokens for item in journal if item.arm is Arm.CONTROL) > 0
-        assert totals["reroll_tokens"] == sum(item.reroll_tokens for item in journal) + totals["padding_tokens"]
-        assert (totals["padding_tokens"] > 0) is (name == "padded")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import distributed_run
 import letters
 import pandas as pd
 import pytest
 import tiny
+from letters import key, probes
 
 from trl_mentor import read_journal
-from trl_mentor.plain import from_plain
 from trl_mentor.probe import POOL, Candidate, Prober
 from trl_mentor.records import RerollOutcome, Return
 from trl_mentor.tallies import Tallies, Tally
 from trl_mentor.transfer import Past
-from trl_mentor.trial import prompt_key
 
 RESCUED, SATURATED, COLLAPSED, SKIPPED = RerollOutcome
 
@@ -26,23 +24,6 @@ FOUR_A_STEP = {
     "mentor/probe": {"0": "m", "1": "c", "2": "m", "3": "c"},
 }
 """Twelve prompts in three steps: of the first four, 0 is rescued, 1 saturated, 2 and 3 still collapse."""
-
-
-def key(number):
-    return prompt_key(tiny.dataset(number + 1)["prompt"][number])
-
-
-def number_of(item):
-    return next(number for number in range(16) if key(number) == item.prompt_key)
-
-
-def probes(folder):
-    """By step: number of the prompt, what its intervention brought, successes."""
-    found = {}
-    for item in read_journal(folder).returns:
-        if item.probe:
-            found.setdefault(item.step, []).append((number_of(item), item.outcome, item.successes))
-    return {step: sorted(items) for step, items in found.items()}
 
 
 def asked(trainer):
@@ -174,38 +155,3 @@ def test_without_the_setting_nothing_is_kept(tmp_path):
     trainer = letters.trained(tmp_path, FOUR_A_STEP, rows=12)
     assert trainer.books.prober.state() == {"asked_at": 0, "pool": []}
     assert len(trainer.books.memory) == 4
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    shape = {"rows": 12, "num_generations": 4, "per_device_train_batch_size": 6, "max_steps": 4}
-    shape |= {"mentor_probe_steps": 1, "mentor_probe_prompts": 3, "mentor_hint_reliance": True}
-    rolls = {
-        "first": {"0": "c", "1": "c", "2": "c", "4": "c", "9": "c"},
-        "mentor/reroll": {"1": "c"},
-        "mentor/probe": {"0": "m", "1": "c", "4": "m"},
-    }
-    seen = distributed_run.launch(folder, {"probes": {"rolls": rolls, **shape}})
-    return folder / "probes" / "run", seen["probes"]
-
-
-def test_ranks_share_a_probe_evenly_in_whole_groups(ranks):
-    # Three groups a step over two ranks: 0, 1 and 2 collapse in the first, 4 in the second, none in the third.
-    folder, seen = ranks
-    assert probes(folder) == {
-        1: [(0, RESCUED, 2), (1, COLLAPSED, 0), (2, RESCUED, 4)],
-        2: [(4, RESCUED, 2)],
-    }
-    shared = [[call["prompts"] for call in rank["calls"] if call["kind"] == "mentor/probe"] for rank in seen]
-    assert [[len(prompts) for prompts in rank] for rank in shared] == [[6, 2]] * 2
-    for first, second in zip(*shared, strict=True):
-        together = first + second
-        assert [together[start : start + 4] for start in range(0, len(together), 4)] == [
-            [together[start]] * 4 for start in range(0, len(together), 4)
-        ]
-    assert seen[0]["probes"] == seen[1]["probes"]
-    tokens = sum(call["tokens"] for rank in seen for call in rank["calls"] if call["kind"] == "mentor/probe")
-    assert [rank["totals"]["probe_tokens"] for rank in seen] == [tokens] * 2
-    probed = Tallies({"rescued": Tally(3, 3), "still_collapsed": Tally(1, 0)})
-    assert [from_plain(Tallies, rank["totals"]["probed"]) for rank in seen] == [probed] * 2

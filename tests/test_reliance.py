@@ -5,40 +5,16 @@ from __future__ import annotations
 import functools
 import statistics
 
-import distributed_run
 import letters
 import pytest
 import tiny
-import torch
+from by_hand import assert_close, expected, reliances
 from peft import LoraConfig
 
 from trl_mentor import read_journal
 from trl_mentor.records import Arm
 
-PREFIX = tuple(tiny.tokenizer()(f"Hint: {tiny.HINT}\n\nOriginal question: ")["input_ids"])
 ROLLS = {"first": {"1": "c", "3": "c"}, "mentor/reroll": {"1": "m", "3": "a"}}
-
-
-@torch.no_grad()
-def mean_logp(model, prompt, completion, temperature=1.0):
-    """Of one completion under one prompt, token by token."""
-    total = 0.0
-    for position, token in enumerate(completion):
-        logits = model(torch.tensor([[*prompt, *completion[:position]]])).logits[0, -1]
-        total += (logits / temperature).log_softmax(dim=-1)[token].item()
-    return total / len(completion)
-
-
-def expected(model, rows, temperature=1.0):
-    """Reliance of each hinted row, by what the policy is at the time; None for the others."""
-    found = []
-    for prompt, completion in rows:
-        if prompt[: len(PREFIX)] != PREFIX:
-            found.append(None)
-            continue
-        alone, hinted = (mean_logp(model, ids, completion, temperature) for ids in (prompt[len(PREFIX) :], prompt))
-        found.append(alone - hinted)
-    return found
 
 
 class Checked(letters.Announcer):
@@ -59,15 +35,6 @@ class Checked(letters.Announcer):
 def adapted(dropout):
     lora = LoraConfig(r=8, lora_alpha=32, target_modules="all-linear", init_lora_weights=False, lora_dropout=dropout)
     return functools.partial(Checked, peft_config=lora)
-
-
-def reliances(folder, step):
-    return [value for item in read_journal(folder) if item.step == step for value in item.reliances]
-
-
-def assert_close(found, by_hand):
-    assert found == pytest.approx(by_hand, abs=1e-4)
-    assert max(map(abs, by_hand)) > 1e-3  # the hint makes a difference that could be missed
 
 
 @pytest.mark.parametrize("cls", [Checked, adapted(0.5)], ids=["the whole policy", "an adapter with dropout"])
@@ -115,15 +82,3 @@ def test_a_second_roll_without_any_hint_is_not_measured(tmp_path):
     trainer = letters.trained(tmp_path, ROLLS, mentor_strategy="resample", mentor_hint_reliance=True)
     assert trainer.mentor_totals.reliance_count == 0
     assert "mentor/hint_reliance" not in trainer.state.log_history[0]
-
-
-def test_two_ranks_measure_each_its_share_of_an_odd_number_of_groups(tmp_path):
-    shape = {"rows": 6, "num_generations": 4, "per_device_train_batch_size": 6, "mentor_hint_reliance": True}
-    rolls = {"first": {"0": "c", "1": "c", "2": "c"}}
-    seen = distributed_run.launch(tmp_path, {"reliance": {"rolls": rolls, **shape}})["reliance"]
-    rows = [row for rank in seen for row in rank["batches"][0]]
-    by_hand = expected(tiny.model(), [(tuple(prompt), tuple(completion)) for prompt, completion in rows])
-    assert len(by_hand) == 12
-    assert_close(reliances(tmp_path / "reliance" / "run", 0), by_hand)
-    assert [rank["totals"]["reliance_count"] for rank in seen] == [6, 6]
-    assert len({rank["totals"]["reliance_sum"] for rank in seen}) == 1

@@ -5,30 +5,21 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-import distributed_run
 import letters
 import pytest
 import tiny
 from datasets import Dataset, concatenate_datasets
+from letters import key, returned
 from transformers import TrainerCallback
 
 from trl_mentor import read_journal
-from trl_mentor.plain import from_plain
-from trl_mentor.records import Arm, RerollOutcome, Return
+from trl_mentor.records import Arm, RerollOutcome
 from trl_mentor.tallies import Tallies, Tally
 from trl_mentor.transfer import CAPACITY, Memory, Past
 from trl_mentor.trial import prompt_key
 from trl_mentor.uplift import compare
 
 RESCUED, SATURATED, COLLAPSED, SKIPPED = RerollOutcome
-
-
-def key(number, *, conversational=False):
-    return prompt_key(tiny.dataset(number + 1, conversational=conversational)[number]["prompt"])
-
-
-def returned(step, number, since, outcome, successes, *, completions=4, arm=None, **options):
-    return Return(step, key(number, **options), since, outcome, arm, successes, completions)
 
 
 def metrics(trainer, step, name):
@@ -190,31 +181,3 @@ def test_the_oldest_prompts_are_forgotten_first_also_after_a_checkpoint():
     assert len(restored) == CAPACITY
     assert restored.recall(f"{CAPACITY:06}") is None
     assert restored.recall("new") == Past(CAPACITY, RESCUED, Arm.CONTROL)
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    shape = {"rows": 6, "num_generations": 4, "per_device_train_batch_size": 6, "max_steps": 4}
-    rolls = {
-        "first": {"0": "ccca", "1": "cccm", "2": "ca", "3": "ccm", "4": "aaaa", "5": "cccc"},
-        "mentor/reroll": {"1": "c", "5": "a"},
-    }
-    seen = distributed_run.launch(folder, {"returns": {"rolls": rolls, **shape}})
-    return folder / "returns" / "run", seen["returns"]
-
-
-def test_ranks_that_share_groups_remember_and_count_the_same(ranks):
-    # Three groups a step over two ranks of six rows each: the middle one has two rows on either.
-    folder, seen = ranks
-    assert read_journal(folder).returns == [
-        returned(2, 0, 0, RESCUED, 0),
-        returned(2, 1, 0, COLLAPSED, 0),
-        returned(2, 2, 0, RESCUED, 4),
-        returned(3, 3, 1, RESCUED, 2),
-        returned(3, 5, 1, SATURATED, 0),
-    ]
-    first, second = seen
-    assert first["memory"] == second["memory"] != []
-    assert first["totals"]["transfer"] == second["totals"]["transfer"]
-    assert from_plain(Tallies, first["totals"]["transfer"])["rescued"] == Tally(3, 2)
