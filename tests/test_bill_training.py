@@ -27,6 +27,7 @@ from trl_mentor.counters import Counters
 from trl_mentor.plain import from_plain
 from trl_mentor.records import Usage
 from trl_mentor.spending import RoleSpending
+from trl_mentor.uplift import uplift
 
 FIELDS = {"misconceptions": "attribution", "verdict": "judgment", "hint": "repair"}
 GOOD = {
@@ -339,6 +340,7 @@ def test_training_ends_with_the_bill_in_a_table_in_a_file_and_in_the_metrics(tmp
     written = json.loads((tmp_path / "train_results.json").read_text())
     assert written == output.metrics
     assert written["mentor/bill/mentor_calls"] == made.mentor_totals.calls == 18
+    assert written["mentor/total/uplift"] == uplift(made.mentor_totals.recovery).difference
     assert all(isinstance(value, int | float) for value in written.values())
     assert not (tmp_path / "all_results.json").exists()
 

@@ -153,7 +153,7 @@ def test_a_repeated_run_gets_the_same_hints_with_the_endpoint_gone(tmp_path):
     assert hints(tmp_path) == before
     assert len({hint for _, _, hint in before}) > 1
     assert (again.mentor_totals.calls, again.mentor_totals.replayed) == (0, 12)
-    assert (again.mentor_totals.mentor_prompt_tokens, again.mentor_totals.accepted) == (0, 4)
+    assert (again.mentor_totals.mentor_tokens, again.mentor_totals.accepted) == (0, 4)
     assert [tiny.rows(batch) for batch in again.batches] == [tiny.rows(batch) for batch in first.batches]
 
 

@@ -101,14 +101,6 @@ class Counters:
         return max(self.mentor.busy_seconds - self.mentor_seconds, 0.0)
 
     @property
-    def mentor_prompt_tokens(self) -> int:
-        return self.mentor.total.prompt_tokens
-
-    @property
-    def mentor_completion_tokens(self) -> int:
-        return self.mentor.total.completion_tokens
-
-    @property
     def mentor_tokens(self) -> int:
         """Prompt and completion tokens of the mentor."""
         return self.mentor.total.tokens
