@@ -50,8 +50,9 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--from-run", type=Path, metavar="DIR", help="output_dir of a run with a checkpoint.")
-    parser.add_argument("--run-ranks", type=int, help="GPUs of that run, if its checkpoint does not tell.")
+    parser.add_argument(
+        "--from-run", type=Path, metavar="DIR", help="output_dir of a run, also of one that still goes."
+    )
     parser.add_argument(
         "--max-wait-share",
         type=float,
@@ -69,10 +70,7 @@ def main(argv: list[str]) -> int:
     given = given_inputs(args)
     run: dict[str, Any] = {}
     if args.from_run is not None:
-        if args.run_ranks is not None and args.run_ranks < 1:
-            raise ConfigError(f"--run-ranks must be at least 1, got {args.run_ranks}")
-        rate = given.get("policy_tokens_per_second")
-        run = read_run(args.from_run, ranks=args.run_ranks, policy_tokens_per_second=rate)
+        run = read_run(args.from_run, policy_tokens_per_second=given.get("policy_tokens_per_second"))
     inputs = merge(run, given)
     prediction, need = predict(inputs), needed(inputs, args.max_wait_share)
     sources = dict.fromkeys(run, "run") | dict.fromkeys(given, "flag")

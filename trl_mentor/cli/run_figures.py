@@ -1,18 +1,17 @@
 """What a finished or running training says about its own times, for `trl-mentor plan --from-run`.
 
-From the journal: calls, tokens and seconds of the mentor. From the newest `trainer_state.json`: step times, waits,
-re-rolls, collapse. Everything is a dict of `PlanInputs` fields; what a run does not tell is left out.
+All of it is in the journal: calls of the mentor in its interventions, seconds, tokens and collapse in its bookings.
+Everything is a dict of `PlanInputs` fields; what a run does not tell is left out.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import StatisticsError, fmean, linear_regression, median, pstdev
 from typing import Any
 
+from trl_mentor.counters import Booking, Counters
 from trl_mentor.errors import ConfigError
 from trl_mentor.journal import read_journal
 from trl_mentor.plan_records import PlanInputs
@@ -20,49 +19,42 @@ from trl_mentor.planning import first_roll_seconds
 from trl_mentor.records import Cause, Guidance, HintOrigin, Intervention
 from trl_mentor.settings import ScheduleKind
 
-_REROLL = ("mentor/reroll_completions", "mentor/reroll_seconds")
 
+def read_run(run: Path, *, policy_tokens_per_second: float | None = None) -> dict[str, Any]:
+    """Fields of `PlanInputs` as this run had them; the policy's rate may be given if the run does not tell.
 
-def read_run(run: Path, *, ranks: int | None = None, policy_tokens_per_second: float | None = None) -> dict[str, Any]:
-    """Fields of `PlanInputs` as this run had them; `ranks` and the policy's rate may be given if it does not tell.
-
-    Raises `FileNotFoundError` without a journal and `ConfigError` without a checkpoint that can be read or with one
-    that lacks what the trainer of this package writes.
+    Raises `FileNotFoundError` without a journal and `ConfigError` if it has no finished generation batch.
     """
     records = read_journal(run)
-    state_file, state = newest_state(run)
-    try:
-        return _figures(records, state_file, state, ranks, policy_tokens_per_second)
-    except (AttributeError, LookupError, TypeError, ValueError, ZeroDivisionError) as error:
-        if isinstance(error, ConfigError):
-            raise
+    totals, info = records.totals, records.run
+    if not totals.groups or not info.world_size:
         raise ConfigError(
-            f"{state_file} is not what a MentorGRPOTrainer of this version writes ({type(error).__name__}: {error}); "
-            "give every figure as a flag"
-        ) from error
-
-
-def _figures(
-    records: Sequence[Intervention], state_file: Path, state: dict[str, Any], ranks: int | None, rate: float | None
-) -> dict[str, Any]:
-    totals = _totals(state, state_file)
-    ranks = _ranks(state_file.parent) if ranks is None else ranks
+            f"the journal of {run} has no totals of a generation batch: no batch is finished yet, or an older version "
+            "of trl-mentor wrote it; wait, or give every figure as a flag"
+        )
     found = _mentor_figures([item.guidance for item in records if item.guidance is not None and item.guidance.calls])
-    batches = max(totals.get("batches", 0), 1)
     found |= {
-        "ranks": ranks,
-        "groups": round(totals["groups"] / batches),
-        "num_generations": _group_size(records),
-        "collapse_share": max(totals["collapsed"] - _skipped(records), 0) / max(totals["groups"], 1),
-        "schedule": ScheduleKind.AHEAD if totals.get("handed_over") else ScheduleKind.INLINE,
+        "ranks": info.world_size,
+        "groups": round(totals.groups / totals.batches),
+        "num_generations": info.num_generations,
+        "completion_tokens": (totals.policy_tokens - totals.reroll_tokens - totals.probe_tokens)
+        / (totals.groups * info.num_generations),
+        "collapse_share": max(totals.collapsed - _skipped(records), 0) / totals.groups,
+        "schedule": ScheduleKind(info.schedule),
     }
-    log = [entry for entry in state.get("log_history", []) if "step_time" in entry and _REROLL[1] in entry]
-    lengths = [entry["completions/mean_length"] for entry in log if "completions/mean_length" in entry]
-    if lengths and found["num_generations"]:
-        found["completion_tokens"] = fmean(lengths)
-        steps_per_batch = max(state.get("global_step", batches) / batches, 1.0)
-        found |= _policy_figures(log[1:] or log, found, steps_per_batch, rate)
-    return {name: value for name, value in found.items() if value is not None}
+    batches = _batches(records.bookings)
+    return found | _policy_figures(batches[1:] or batches, found, policy_tokens_per_second)
+
+
+def _batches(bookings: Iterable[Booking]) -> list[Counters]:
+    """What each generation batch took, from the end of one to that of the next; the first has no training in it."""
+    found, between = [], Counters()
+    for booking in bookings:
+        between += booking.counters
+        if booking.counters.batches:
+            found.append(between)
+            between = Counters()
+    return found
 
 
 def _skipped(records: Sequence[Intervention]) -> int:
@@ -74,48 +66,6 @@ def _skipped(records: Sequence[Intervention]) -> int:
         and any(attempt.reward is not None for attempt in item.group.attempts)
         for item in records
     )
-
-
-def newest_state(run: Path) -> tuple[Path, dict[str, Any]]:
-    """The `trainer_state.json` with the most steps, and what it holds: of a checkpoint, or as `save_state` left it.
-
-    A kill can leave a torn one behind, which is passed over.
-    """
-    files = [*run.glob("checkpoint-*/trainer_state.json"), *run.glob("trainer_state.json")]
-    states = [(file, state) for file in files if (state := _read_state(file)) is not None]
-    if not states:
-        torn = ", ".join(f"{file.relative_to(run)} is torn" for file in sorted(files))
-        raise ConfigError(
-            f"no trainer_state.json in {run} or its checkpoints{torn and f' can be read ({torn})'}: train with "
-            "save_strategy other than 'no' up to a checkpoint, or give every figure as a flag"
-        )
-    return max(states, key=lambda found: int(found[1]["global_step"]))
-
-
-def _read_state(file: Path) -> dict[str, Any] | None:
-    try:
-        state = json.loads(file.read_bytes())
-    except ValueError:
-        return None
-    return state if isinstance(state, dict) and isinstance(state.get("global_step"), int) else None
-
-
-def _totals(state: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
-    entry = state.get("stateful_callbacks", {}).get("MentorCallback")
-    entry = entry[-1] if isinstance(entry, list) else entry
-    totals = (entry or {}).get("attributes", {}).get("totals")
-    if not totals or not totals.get("groups"):
-        raise ConfigError(f"{file} has no totals of a MentorGRPOTrainer; give every figure as a flag")
-    return dict(totals)
-
-
-def _ranks(folder: Path) -> int:
-    """Processes of the run: each one leaves the state of its random numbers in a checkpoint."""
-    return max(sum(bool(re.fullmatch(r"rng_state_\d+\.pth", file.name)) for file in folder.iterdir()), 1)
-
-
-def _group_size(records: Sequence[Intervention]) -> int | None:
-    return max((max(len(item.completions), len(item.group.attempts)) for item in records), default=None)
 
 
 def _mentor_figures(guidances: Sequence[Guidance]) -> dict[str, Any]:
@@ -133,17 +83,13 @@ def _mentor_figures(guidances: Sequence[Guidance]) -> dict[str, Any]:
     }
 
 
-def _policy_figures(
-    log: Sequence[Mapping[str, float]], found: Mapping[str, Any], steps_per_batch: float, rate: float | None
-) -> dict[str, float]:
+def _policy_figures(batches: Sequence[Counters], found: Mapping[str, Any], rate: float | None) -> dict[str, float]:
     """Rates of the policy from its re-rolls; training is what is left of a step without mentor, re-roll and roll."""
-    plain = median(
-        entry["step_time"] * steps_per_batch - entry["mentor/seconds"] - entry["mentor/reroll_seconds"]
-        for entry in log
-    )
+    plain = median(batch.seconds - batch.mentor_seconds - batch.reroll_seconds for batch in batches)
     fixed = 0.0
     if rate is None:
-        fixed, per_row = _reroll_line([(entry[_REROLL[0]] / found["ranks"], entry[_REROLL[1]]) for entry in log])
+        rolls = [(batch.reroll_completions / found["ranks"], batch.reroll_seconds) for batch in batches]
+        fixed, per_row = _reroll_line(rolls)
         if per_row <= 0:
             return {}
         rate = found["completion_tokens"] / per_row
