@@ -13,12 +13,12 @@ from trl_mentor.comparison.intervals import BandKind
 from trl_mentor.comparison.records import Comparison, Race, Standing
 from trl_mentor.comparison.tracks import SUCCESS_RATE
 from trl_mentor.errors import ConfigError
+from trl_mentor.report.drawing import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Those of Okabe and Ito that show on white, which colour-blind readers tell apart."""
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE, "#000000")
 
 DASHES = ("-", "--", "-.", ":")
 """As many as no two methods share both colour and dashes before the 29th."""
