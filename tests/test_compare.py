@@ -22,7 +22,7 @@ from trl_mentor.cli.compare_tables import sheets
 from trl_mentor.cli.main import main
 from trl_mentor.comparison.compared import compare
 from trl_mentor.comparison.intervals import band, difference
-from trl_mentor.comparison.runs import read_methods, read_run
+from trl_mentor.comparison.runs import read_methods, read_run, split_label
 from trl_mentor.comparison.tracks import SUCCESS_RATE, Count
 from trl_mentor.counters import Booking, Counters
 from trl_mentor.errors import ConfigError
@@ -359,16 +359,23 @@ def test_a_slip_of_the_command_line_does_not_replace_a_journal(tmp_path, capsys)
     assert (run / JOURNAL_PATH).read_bytes() == before
 
 
-def test_without_matplotlib_the_command_names_the_extra(tmp_path):
+@pytest.mark.parametrize(("asked", "status"), [((), 0), (("--png", "mine.png"), 2)])
+def test_without_matplotlib_there_are_tables_and_the_extra_is_named(tmp_path, asked, status):
     run = write_run(tmp_path / "a", [batch()])
     code = (
         "import sys; sys.modules['matplotlib'] = None; from trl_mentor.cli.main import main; "
-        f"raise SystemExit(main(['compare', {str(run)!r}]))"
+        f"raise SystemExit(main(['compare', {str(run)!r}, *{asked!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 2
-    assert "pip install 'trl-mentor[report]'" in done.stderr
-    assert not list(tmp_path.glob("compare.*"))
+    assert done.returncode == status
+    assert "pip install 'trl-mentor[report]'" in done.stdout + done.stderr
+    assert [path.name for path in tmp_path.glob("*.*")] == ([] if status else ["compare.html"])
+    assert status or "<img" not in (tmp_path / "compare.html").read_text(encoding="utf-8")
+
+
+def test_a_label_may_be_longer_than_a_file_name(tmp_path):
+    run = write_run(tmp_path / "a", [batch()])
+    assert split_label("x" * 3000 + f"={run}") == ("x" * 3000, str(run))
 
 
 def even_and_easy(completions: list[str], hard: list[bool], **kwargs: object) -> list[float]:

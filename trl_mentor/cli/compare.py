@@ -55,7 +55,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--threshold", type=float, metavar="X", help="Say when each method first comes to this value.")
     parser.add_argument("-o", "--html", type=Path, default=Path("compare.html"), metavar="FILE.html")
-    parser.add_argument("--png", type=Path, default=Path("compare.png"), metavar="FILE.png")
+    parser.add_argument(
+        "--png", type=Path, metavar="FILE.png", help="Default: compare.png, if matplotlib is installed."
+    )
     parser.add_argument("--json", type=Path, metavar="FILE.json", help="Also write every figure here.")
     return parser
 
@@ -75,14 +77,23 @@ def main(argv: list[str]) -> int:
     console.print(Text(BANDS))
     for note in comparison.notes:
         console.print(Text(f"Note: {visible(note)}", style="yellow"))
+    if len(written) == 1 or written[1] == args.json:
+        console.print(Text("Note: no picture, as matplotlib is missing: pip install 'trl-mentor[report]'", "yellow"))
     print(f"Written: {', '.join(visible(str(path)) for path in written)}")
     return 0
 
 
 def _write(comparison: Comparison, args: argparse.Namespace) -> list[Path]:
     """Write the files that were asked for, before anything is printed to a reader who may have enough."""
-    picture = draw(comparison)
-    files = {args.png: picture, args.html: page(comparison, picture).encode("utf-8", "backslashreplace")}
+    try:
+        picture = draw(comparison)
+    except ConfigError:  # without matplotlib the tables are still worth having
+        if args.png is not None:
+            raise
+        picture = None
+    files = {args.html: page(comparison, picture).encode("utf-8", "backslashreplace")}
+    if picture is not None:
+        files[args.png or Path("compare.png")] = picture
     if args.json is not None:
         files[args.json] = json.dumps(plain_json(comparison), indent=1, allow_nan=False).encode("ascii")
     for path, data in files.items():

@@ -12,13 +12,13 @@ from trl_mentor.cli.show import visible
 from trl_mentor.comparison.records import Comparison
 
 
-def page(comparison: Comparison, picture: bytes) -> str:
+def page(comparison: Comparison, picture: bytes | None) -> str:
     """The page as HTML; whatever comes from labels, names of directories and journals is escaped."""
     source = (files("trl_mentor.cli") / "compare.html.jinja").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(source).render(
         metric=visible(comparison.metric),
-        picture=b64encode(picture).decode("ascii"),
+        picture=None if picture is None else b64encode(picture).decode("ascii"),
         axes=[unit(race.axis, comparison.count) for race in comparison.races],
         bands=BANDS,
         sheets=[sheet for race in comparison.races for sheet in sheets(comparison, race)],

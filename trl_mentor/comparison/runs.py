@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ def _without_texts(record: Intervention, offset: int) -> Intervention:
 def split_label(argument: str) -> tuple[str | None, str]:
     """`LABEL=RUN` as label and run; a run that exists under the whole name has no label."""
     label, sign, path = argument.partition("=")
-    if not sign or not label.strip() or Path(argument).exists():
+    if not sign or not label.strip() or os.path.exists(argument):  # which is False for a name that is too long
         return None, argument
     return label.strip(), path
 
