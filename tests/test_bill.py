@@ -144,3 +144,18 @@ def test_an_answer_that_is_no_reply_is_billed_with_what_the_endpoint_counted(com
     with pytest.raises(BackendError) as caught:
         read_reply({**completion, "usage": {"prompt_tokens": 70, "completion_tokens": 9}})
     assert outlay_of(caught.value) == Outlay(1, Usage(70, 9))
+
+
+def test_the_end_of_a_run_says_what_became_of_the_groups_and_what_carried_over():
+    answered = Tallies({"rescued": Tally(4, 3), "skipped": Tally(2, 0), "arm:hint": Tally(3, 3)})
+    text = closing_text(
+        Counters(groups=9, collapsed=5, rescued=2, skipped=3, transfer=answered, reliance_sum=-1.5, reliance_count=3),
+        priced=False,
+    )
+    said = " ".join(text.split())
+    assert "| collapsed: every completion failed | 5 |" in said
+    assert "| not re-rolled | 3 |" in said
+    assert "Of 4 times that a prompt came round again which had been rescued, it was solved" in said
+    assert "Of 2 times that a prompt came round again which had been collapsed and not rescued, it was" in said
+    assert "Hint reliance: -0.50 nats per token." in said
+    assert "where it was withheld" not in said  # the other arm has none

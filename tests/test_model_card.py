@@ -101,7 +101,7 @@ class AtEachCard(TrainerCallback):
         self.folder, self.texts = folder, []
 
     def on_save(self, args, state, control, **kwargs):
-        self.texts.append(rows_of(card_of(self.folder))["every completion failed"])
+        self.texts.append(rows_of(card_of(self.folder))["collapsed: every completion failed"])
 
 
 def test_every_checkpoint_has_a_card_of_what_happened_until_then(tmp_path):

@@ -121,7 +121,8 @@ def test_the_page_on_metrics_lists_exactly_those_of_a_window_and_a_run():
     names = [*map(str, RerollOutcome), *(f"arm:{arm}" for arm in Arm)]
     returned = Tallies({name: Tally(4, 2) for name in names})
     trial = Tallies({f"{arm}/all": Tally(4, 2) for arm in Arm})
-    counted = Counters(recovery=trial, transfer=returned, probed=returned, reliance_count=1)
+    probed = Tallies({str(outcome): Tally(4, 2) for outcome in RerollOutcome})
+    counted = Counters(recovery=trial, transfer=returned, probed=probed, reliance_count=1)
     window = [name for name in run_metrics(counted, counted) if not name.startswith("mentor/total/")]
     assert listed_metrics("Of each log window and of the run") == sorted(window)
 

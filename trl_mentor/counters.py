@@ -162,3 +162,15 @@ def count_guidances(guidances: Iterable[Guidance | None]) -> Counters:
         not_asked=origins[HintOrigin.NOT_ASKED],
         shortened=sum(guidance.shortened for guidance in given),
     )
+
+
+def outcomes(totals: Counters) -> dict[str, int]:
+    """What became of the groups of a run, in the order in which a reader wants to know."""
+    return {
+        "groups of completions": totals.groups,
+        "collapsed: every completion failed": totals.collapsed,
+        "re-rolled, and some completions succeed: a gradient again": totals.rescued,
+        "re-rolled, and all succeed": totals.hint_saturated,
+        "re-rolled, and none succeeds": totals.still_collapsed,
+        "not re-rolled": totals.skipped,
+    }

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from trl_mentor.bill import Bill
-from trl_mentor.counters import Counters
+from trl_mentor.closing import carried_over
+from trl_mentor.counters import Counters, outcomes
 from trl_mentor.markdown import literal, table
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Arm, RunInfo
@@ -22,8 +23,6 @@ from trl_mentor.uplift import (
     difference_text,
     rate,
     rate_text,
-    rescued_and_others,
-    transfer_uplift,
     uplift,
 )
 
@@ -81,9 +80,9 @@ def mentoring_section(run: RunInfo, totals: Counters, mentor: Mentor | None) -> 
         + _DONE.get(run.strategy, _OWN),
         table(["Setting", "Value"], _settings(run, mentor)),
         "### What came of it",
-        table(["Groups of completions", ""], _outcomes(totals)),
+        table(["Groups", ""], [(name, f"{count:,}") for name, count in outcomes(totals).items()]),
         *([] if run.strategy in _WITHOUT_HINTS else _evidence(run, totals.recovery)),
-        *_carried_over(totals.transfer),
+        *carried_over(totals.transfer),
         "### What it took",
         *_bill(Bill.of(totals, priced=run.priced)),
         "Cite trl-mentor as:",
@@ -114,18 +113,6 @@ def _public(model: str) -> str:
     return "a model from a local directory" if _LOCAL.match(model) or Path(model).exists() else model
 
 
-def _outcomes(totals: Counters) -> Iterator[tuple[str, str]]:
-    counts = {
-        "all": totals.groups,
-        "every completion failed": totals.collapsed,
-        "re-rolled, and some completions succeed: a gradient again": totals.rescued,
-        "re-rolled, and all succeed": totals.hint_saturated,
-        "re-rolled, and none succeeds": totals.still_collapsed,
-        "not re-rolled": totals.skipped,
-    }
-    return ((name, f"{count:,}") for name, count in counts.items())
-
-
 def _evidence(run: RunInfo, recovery: Tallies) -> Iterator[str]:
     """Whether hints did more than a second roll; a claim only where a lot decided who got one."""
     yield _verdict(run, uplift(recovery))
@@ -136,17 +123,6 @@ def _evidence(run: RunInfo, recovery: Tallies) -> Iterator[str]:
         rows = [(_UNDER[arm], f"{tally.groups:,}", f"{tally.hits:,}", _share(tally)) for arm, tally in arms.items()]
         yield table(["Re-rolled under", "Groups", "Recovered", "Share [95 % interval]"], rows)
         yield "A group recovers if a completion of its re-roll succeeds; this says nothing of accuracy without hints."
-
-
-def _carried_over(transfer: Tallies) -> Iterator[str]:
-    """Whether prompts are solved without a hint later."""
-    rescued, others = rescued_and_others(transfer)
-    if rescued.groups:
-        yield f"Of {rescued.groups:,} rescued prompts that came round again, {_share(rescued)} were solved unaided."
-    if others.groups:
-        yield f"Of {others.groups:,} collapsed and unrescued prompts that came round again, {_share(others)} were."
-    if later := transfer_uplift(transfer):
-        yield f"Solved later where the hint was given over where it was withheld: {difference_text(later)}."
 
 
 def _verdict(run: RunInfo, comparison: Comparison | None) -> str:

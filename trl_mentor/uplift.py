@@ -164,6 +164,5 @@ def _carried_over(answered: Tallies, name: str) -> dict[str, float]:
     kinds = {"": rescued, "_unrescued": others, "_saturated": answered[RerollOutcome.HINT_SATURATED]}
     found = {f"{name}_rate{kind}": tally.hits / tally.groups for kind, tally in kinds.items() if tally.groups}
     if (comparison := transfer_uplift(answered)) is not None:
-        found[f"{name}_uplift"] = comparison.difference
-        found[f"{name}_uplift_low"], found[f"{name}_uplift_high"] = comparison.low, comparison.high
+        found |= _with_interval(f"{name}_uplift", comparison)
     return found
