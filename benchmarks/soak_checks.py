@@ -11,8 +11,8 @@ from typing import Any
 from trl_mentor.journal import JournalRecords
 from trl_mentor.records import Cause
 
-CLOCKS = ("mentor_seconds", "reroll_seconds")
-"""Totals that each rank measures for itself."""
+OWN = ("seconds", "mentor_seconds", "reroll_seconds", "calls", "mentor", "recovery")
+"""Totals that each rank measures for itself, or the main process alone."""
 MUST_HAPPEN = (
     "collapsed",
     "all_correct",
@@ -62,7 +62,7 @@ def check_ranks(ranks: Sequence[dict[str, Any]], options: dict[str, Any]) -> lis
         wrong.append("a loss is not finite")
     if len(ranks[0]["losses"]) != options["steps"]:
         wrong.append(f"{len(ranks[0]['losses'])} losses were logged in {options['steps']} steps")
-    totals = [{name: n for name, n in rank["totals"].items() if name not in CLOCKS} for rank in ranks]
+    totals = [{name: n for name, n in rank["totals"].items() if name not in OWN} for rank in ranks]
     if any(other != totals[0] for other in totals):
         wrong.append(f"the totals differ between ranks: {totals}")
     return wrong
@@ -100,7 +100,6 @@ def check_journal(rank: dict[str, Any], journal: JournalRecords, options: dict[s
     counted = {
         **{name: outcomes[name] for name in ("rescued", "hint_saturated", "still_collapsed", "skipped")},
         **{name: origins[name] for name in ("accepted", "fallback", "failed")},
-        "calls": sum(len(item.guidance.calls) for item in journal if item.guidance is not None),
         "reroll_completions": sum(len(item.completions) for item in journal),
         "collapsed": ended,
         "unscorable": unscorable,
@@ -114,4 +113,7 @@ def check_journal(rank: dict[str, Any], journal: JournalRecords, options: dict[s
         for name, number in counted.items()
         if totals[name] != number
     ]
+    calls = sum(len(item.guidance.calls) for item in journal if item.guidance is not None)
+    if totals["calls"] < calls:  # a call may be several requests, and those of groups that wait are counted too
+        wrong.append(f"calls: the trainer counted {totals['calls']} requests for {calls} calls of the journal")
     return wrong + [f"{journal.skipped_lines} lines of the journal cannot be read"] * bool(journal.skipped_lines)

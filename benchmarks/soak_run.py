@@ -129,7 +129,7 @@ def train(folder: Path, options: dict[str, Any]) -> None:
         "weights": weights.hexdigest(),
         "losses": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry],
         "evaluations": sum("eval_reward" in entry for entry in trainer.state.log_history),
-        "totals": asdict(trainer.mentor_totals),
+        "totals": asdict(trainer.mentor_totals) | {"calls": trainer.mentor_totals.calls},
         "rows": reward.rows,
         "tokens": reward.tokens,
         "waiting": len(queue),

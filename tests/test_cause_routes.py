@@ -331,11 +331,12 @@ def test_the_causes_of_groups_that_did_not_collapse_are_not_counted(tmp_path):
     assert (set(trainer.books.newest_causes), len(read_journal(tmp_path))) == ({Cause.KNOWLEDGE}, 4)
 
 
-def test_a_run_that_only_measures_counts_causes_and_records_nothing(tmp_path):
+def test_a_run_that_only_measures_counts_causes_and_journals_no_intervention(tmp_path):
     trainer = run(tmp_path, cut_off, Verifier(), mentor_strategy="none")
     assert trainer.mentor_totals.cause_cut_off == 2
     assert trainer.mentor_totals.skipped == 0
-    assert not (tmp_path / "mentor").exists()
+    journal = read_journal(tmp_path)
+    assert (len(journal), journal.totals) == (0, trainer.mentor_totals)
 
 
 def test_ahead_skips_at_once_and_hands_over_what_the_mentor_is_asked_about(tmp_path):

@@ -241,7 +241,6 @@ def test_every_rank_counts_the_same_and_does_every_step(run):
         "skipped": letters.count("u"),
         "not_asked": letters.count("u"),
         "cause_unscorable": letters.count("u"),
-        "calls": 3 * len(outcomes),
         "reroll_completions": run.size * len(outcomes),
         "reroll_successes": sum(successes[outcome] for outcome in outcomes),
         **{outcome: outcomes.count(outcome) for outcome in OUTCOMES},
@@ -251,6 +250,8 @@ def test_every_rank_counts_the_same_and_does_every_step(run):
         assert {name: rank["totals"][name] for name in expected} == expected
         assert rank["totals"].keys() == run.ranks[0]["totals"].keys()
         assert rank["totals"]["policy_tokens"] == run.ranks[0]["totals"]["policy_tokens"]
+    calls = [sum(role["calls"] for role in rank["totals"]["mentor"]["roles"].values()) for rank in run.ranks]
+    assert calls == [3 * len(outcomes)] + [0] * (len(run.ranks) - 1)  # the main process alone knows
 
 
 def test_the_journal_holds_each_intervention_once_with_its_step_and_place(run):
