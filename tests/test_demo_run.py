@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from trl_mentor import read_journal
+from trl_mentor.cli.main import main as cli
 from trl_mentor.demo import run as demo
 from trl_mentor.demo.report import DISCLAIMER, choose_example, ends, sparkline
 from trl_mentor.demo.training import Budget
@@ -76,7 +77,17 @@ def test_the_screen_shows_an_intervention_the_comparison_and_the_limits_of_the_w
         assert " ".join(text.split()) in " ".join(words)
     assert "GRPO" in words
     assert "MENTOR" in words
-    assert max(map(len, screen.splitlines())) <= 80
+    commands = screen.splitlines()[-2:]
+    assert max(len(line) for line in screen.splitlines() if line not in commands) <= 80
+
+
+def test_the_screen_ends_with_commands_that_work_on_the_runs(finished, capsys):
+    directory, _, screen = finished
+    report, compare = (line.split() for line in screen.splitlines()[-2:])  # unbroken, to be copied
+    assert cli([*report[report.index("report") :], "-o", str(directory / "page.html")]) == 0
+    files = ["-o", str(directory / "c.html"), "--png", str(directory / "c.png")]
+    assert cli([*compare[compare.index("compare") :], *files]) == 0
+    assert "eval_accuracy" in capsys.readouterr().out
 
 
 def test_the_journal_of_the_run_shows_the_loop_on_real_failures(finished):
