@@ -83,7 +83,7 @@ def carried_over(returns: Iterable[Return]) -> dict[str, Any]:
         "others": others,
         **{name: found[name] for name in ("hint_saturated", "arm:hint", "arm:control")},
     }
-    return {name: pair(tally) for name, tally in tallies.items()} | {
+    return {name: pair(tally) for name, tally in tallies.items() if tally.groups} | {
         name: [round(value, 3) for value in (item.difference, item.low, item.high)]
         for name, item in comparisons.items()
         if item is not None
