@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scipy.stats import binomtest
-
 from trl_mentor.counters import Counters
 from trl_mentor.records import Arm, RerollOutcome
 from trl_mentor.tallies import Tallies, Tally
@@ -58,6 +56,8 @@ def rate(tally: Tally) -> Rate | None:
     """The share of hits; None if nothing was counted."""
     if not tally.groups:
         return None
+    from scipy.stats import binomtest  # 1.5 s to load, which runs without a control are spared
+
     interval = binomtest(tally.hits, tally.groups).proportion_ci(CONFIDENCE, method="wilson")
     return Rate(tally.hits / tally.groups, float(interval.low), float(interval.high))
 
