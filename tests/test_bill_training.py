@@ -117,21 +117,11 @@ def serving(server):
         http.server_close()
 
 
-class HardRowsFail:
-    """Hard rows fail on the first roll, when they come among easy ones, and half of them succeed on the second."""
-
-    __name__ = "verifier"
-
-    def __call__(self, prompts, completions, hard, **kwargs):
-        second = all(hard)
-        return [float(i % 2 == 0) if second or not is_hard else 0.0 for i, is_hard in enumerate(hard)]
-
-
 def trainer(output_dir, url, **options):
     """Two groups of four collapse in each step."""
     return tiny.trainer(
         output_dir,
-        reward=HardRowsFail(),
+        reward=tiny.HardAmongEasyFail(),
         mentor=None,
         mentor_model="served",
         mentor_base_url=url,
@@ -165,7 +155,7 @@ STRATEGIES = {
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_tokens_of_the_policy_are_those_that_it_generated_whatever_the_strategy(tmp_path, name):
     options = {"mentor": tiny.mentor()} if "mentor_strategy" not in STRATEGIES[name] else {}
-    made = tiny.trainer(tmp_path, reward=HardRowsFail(), max_steps=4, **options, **STRATEGIES[name])
+    made = tiny.trainer(tmp_path, reward=tiny.HardAmongEasyFail(), max_steps=4, **options, **STRATEGIES[name])
     output = made.train()
     bill = Bill.of(made.mentor_totals, priced=False)
     assert bill.policy_tokens == made.generated == output.metrics["mentor/bill/policy_tokens"]

@@ -69,21 +69,11 @@ def endpoint():
         http.server_close()
 
 
-class HardRowsFail:
-    """Hard rows fail on the first roll, when they come among easy ones, and half of them succeed on the second."""
-
-    __name__ = "verifier"
-
-    def __call__(self, prompts, completions, hard, **kwargs):
-        second = all(hard)
-        return [float(i % 2 == 0) if second or not is_hard else 0.0 for i, is_hard in enumerate(hard)]
-
-
 def trainer(output_dir, url, **options):
     """Two groups of four collapse in each step."""
     return tiny.trainer(
         output_dir,
-        reward=HardRowsFail(),
+        reward=tiny.HardAmongEasyFail(),
         mentor=None,
         mentor_model="served",
         mentor_base_url=url,

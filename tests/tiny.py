@@ -139,6 +139,16 @@ class HardRowsFail:
         ]
 
 
+class HardAmongEasyFail:
+    """Hard rows fail on the first roll, when they come among easy ones, and half of them succeed on the second."""
+
+    __name__ = "verifier"
+
+    def __call__(self, prompts: list[Any], completions: list[Any], hard: list[bool], **kwargs: Any) -> list[float]:
+        second = all(hard)
+        return [float(i % 2 == 0) if second or not is_hard else 0.0 for i, is_hard in enumerate(hard)]
+
+
 def config(output_dir: Path | str, **options: Any) -> MentorGRPOConfig:
     defaults: dict[str, Any] = {
         "per_device_train_batch_size": 16,
