@@ -55,7 +55,8 @@ def test_a_command_that_a_contributor_cannot_run_by_make_is_found():
 
 def test_the_hosted_ci_runs_what_ci_run_does_and_the_oldest_trl():
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    local = {line for line in lines if line.startswith("make ")}
+    # What ends in `&` only installs, while the rest goes on.
+    local = {line for line in lines if line.startswith("make ") and not line.endswith("&")}
     assert set(commands(load("ci.yml"))) == local | {"make test-oldest"}
 
 
