@@ -60,7 +60,11 @@ LAYERS = {
     "channel": 2,
     "mentor_pool": 2,
     "leaks": 2,
+    "programs": 2,
+    "rewards": 2,
+    "sandbox": 2,
     "templating": 2,
+    "workers": 2,
     "agents": 3,
     "calls": 4,
     "endpoints": 4,
@@ -75,6 +79,7 @@ LAYERS = {
     "config": 5,
     "contract": 5,
     "engine_limit": 5,
+    "evaluation": 5,
     "exchange": 5,
     "fitting": 5,
     "grpo_trainer": 5,
@@ -87,6 +92,7 @@ LAYERS = {
     "report": 5,
     "model_card": 5,
     "rows": 5,
+    "tasks": 5,
     "trackers": 5,
     "vllm_cpu": 5,
     "wiring": 5,
@@ -110,6 +116,7 @@ EXCEPTIONS = {
     "backends/vllm.py": {"vllm"},
     # Reads mathematics with math-verify, in a process of its own.
     "leaks/math_worker.py": {"math_verify", "sympy"},
+    "rewards/math_worker.py": {"latex2sympy2_extended", "math_verify", "sympy"},
     # The journal as a table, imported only when one is asked for.
     "journal_table.py": {"datasets"},
     # Intervals of shares.
