@@ -11,7 +11,9 @@ class Isolation(StrEnum):
 
     BUBBLEWRAP = "bubblewrap"  # namespaces of its own for processes, network, users and files, by `bwrap`
     NAMESPACES = "namespaces"  # the same by the kernel's interface, without `bwrap`
-    FILTER = "filter"  # no namespaces to be had: a filter of system calls (no sockets, no way out of the process group)
+    FILTER = (
+        "filter"  # no namespaces to be had: a filter of system calls (no sockets, no way out of the process group)
+    )
     LIMITS = "limits"  # resource limits and an empty environment alone
 
 
