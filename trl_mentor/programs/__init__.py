@@ -1,1 +1,1 @@
-"""Programs and their tests: which part of a completion is the program, and which tests it passes."""
+"""Programs that a policy writes: read from its completions, run in the sandbox, and judged outside of it."""
