@@ -73,5 +73,9 @@ class TestStore:
             raise TestsError(f"{path} refers to other stored tests, expected the tests themselves")
         return tests
 
+    def __contains__(self, digest: str) -> bool:
+        """Whether tests are kept under this digest; they are not read."""
+        return self._path(digest).exists()
+
     def _path(self, digest: str) -> Path:
         return self.folder / digest[:2] / f"{digest}.json.gz"
