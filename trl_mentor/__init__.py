@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trl_mentor.grpo_trainer import MentorGRPOTrainer
     from trl_mentor.journal import read_journal
     from trl_mentor.mentor import Mentor
+    from trl_mentor.tasks.loading import load_task
 
 _HOMES = {
     "Mentor": "mentor",
@@ -30,6 +31,7 @@ _HOMES = {
     "TransformersBackend": "backends.transformers",
     "VLLMBackend": "backends.vllm",
     "last_complete_checkpoint": "checkpoints",
+    "load_task": "tasks.loading",
     "read_journal": "journal",
 }
 
@@ -43,6 +45,7 @@ __all__ = [
     "TransformersBackend",
     "VLLMBackend",
     "last_complete_checkpoint",
+    "load_task",
     "read_journal",
 ]
 

@@ -1,0 +1,136 @@
+"""`load_task`: a data set as rows that TRL trains on and the package's rewards judge."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, Features, List, Value
+
+from trl_mentor.errors import ConfigError
+from trl_mentor.tasks.catalog import TASKS
+from trl_mentor.tasks.filters import Filters
+from trl_mentor.tasks.records import Problem, Task
+from trl_mentor.tasks.sources import read_source
+
+logger = logging.getLogger(__name__)
+
+_FEATURES = {
+    "id": Value("string"),
+    "prompt": List({"role": Value("string"), "content": Value("string")}),
+    "answer": Value("string"),
+    "tests": Value("string"),
+    "topic": Value("string"),
+    "difficulty": Value("float64"),
+}
+
+
+def load_task(
+    name: str,
+    split: str = "train",
+    *,
+    files: str | Path | None = None,
+    revision: str | None = None,
+    min_difficulty: float | None = None,
+    max_difficulty: float | None = None,
+    max_prompt_chars: int | None = None,
+) -> Dataset:
+    """One split of a task, the same rows in the same order every time.
+
+    Columns: `id`, `prompt` (one user message: the question and how to give the answer), `answer` or `tests`, and
+    `topic` and `difficulty` where the task has them. `info.description` says which rows of which commit these are.
+
+    Args:
+        name: One of `TASKS`.
+        split: One of its splits.
+        files: Read these instead of the Hub: a directory with the data set's own files, or one such file.
+        revision: A commit, tag or branch of the Hub in place of the pinned one.
+        min_difficulty: Leave out what is easier; the scale is the data set's own.
+        max_difficulty: Leave out what is harder.
+        max_prompt_chars: Leave out longer prompts.
+
+    Raises `ConfigError` for an unknown task or split, data that cannot be had or read, and filters that leave nothing.
+    """
+    task = find_task(name)
+    if split not in task.splits:
+        raise ConfigError(f"the task {name!r} has no split {split!r}; it has {', '.join(sorted(task.splits))}")
+    chosen = task.splits[split]
+    rows, origin = read_source(chosen.source, files=files, revision=revision)
+    if chosen.select is not None:
+        rows = _selected(task, split, rows)
+    problems = _read(task, rows, f"{name} {split}")
+    filters = Filters(min_difficulty, max_difficulty, max_prompt_chars)
+    prompts = {id(problem): f"{problem.question}\n\n{task.instruction}" for problem in problems}
+    kept = [problem for problem in problems if filters.keep(problem, prompts[id(problem)])]
+    filters.check_left(kept, problems, f"{name} {split}")
+    made = _table(kept, [prompts[id(problem)] for problem in kept])
+    place = chosen.source.repo if files is None else "local files"
+    made.info.description = f"{name} {split}: {len(kept):,} problems of {place}, {origin}"
+    logger.info("trl-mentor: %s", made.info.description)
+    return made
+
+
+def find_task(name: str) -> Task:
+    """The record of a task. Raises `ConfigError` that lists all of them."""
+    if name not in TASKS:
+        raise ConfigError(f"unknown task {name!r}; expected one of {', '.join(sorted(TASKS))}")
+    return TASKS[name]
+
+
+def _selected(task: Task, split: str, rows: Dataset) -> Dataset:
+    select = task.splits[split].select
+    assert select is not None
+    try:
+        found = select(rows)
+    except (LookupError, TypeError, ValueError) as error:
+        columns = ", ".join(rows.column_names)
+        raise ConfigError(
+            f"the rows are not those of {task.name}: {_named(error)}; their columns are {columns}"
+        ) from error
+    if not len(found):
+        raise ConfigError(
+            f"{task.name} {split} is empty: the {len(rows):,} rows that are there fall into other splits"
+        )
+    return found
+
+
+def _read(task: Task, rows: Iterable[Mapping[str, Any]], name: str) -> list[Problem]:
+    """The problems; rows that cannot be read are left out and told of once."""
+    problems: list[Problem] = []
+    faults: Counter[str] = Counter()
+    for row in rows:
+        try:
+            problem = task.read(row)
+        except (LookupError, TypeError, ValueError) as error:
+            faults[_named(error)] += 1
+            continue
+        if problem is not None:
+            problems.append(problem)
+    if faults:
+        reasons = "; ".join(f"{count}: {reason}" for reason, count in faults.most_common(3))
+        told = f"{faults.total():,} rows of {name} cannot be read ({reasons})"
+        if not problems:
+            raise ConfigError(f"all {told}; are these the files of {task.name}?")
+        logger.warning("trl-mentor: %s; they are left out and %s remain", told, f"{len(problems):,}")
+    if not problems:
+        raise ConfigError(f"{name} has no rows")
+    return problems
+
+
+def _named(error: Exception) -> str:
+    return f"no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+
+
+def _table(problems: list[Problem], prompts: list[str]) -> Dataset:
+    columns: dict[str, list[Any]] = {
+        "id": [problem.id for problem in problems],
+        "prompt": [[{"role": "user", "content": prompt}] for prompt in prompts],
+    }
+    for name in ("answer", "tests", "topic", "difficulty"):
+        values = [getattr(problem, name) for problem in problems]
+        if any(value is not None for value in values):
+            columns[name] = values
+    return Dataset.from_dict(columns, features=Features({name: _FEATURES[name] for name in columns}))
