@@ -6,14 +6,9 @@ ever in the parser or in sympy, where nothing but the end of a process ends it.
 
 from __future__ import annotations
 
-import json
-import logging
-import os
-import resource
-import signal
-import sys
-from contextlib import suppress
 from typing import Any
+
+from trl_mentor.workers import serve
 
 _POINTS = ("0.7316", "1.2894", "2.1743", "0.3921", "1.8062", "2.9317")
 _CPU_SECONDS = 1.0
@@ -23,20 +18,8 @@ _ALGEBRA = (ArithmeticError, AttributeError, AssertionError, LookupError, Runtim
 
 
 def main() -> None:
-    """Answer until the input ends, which it does with the parent."""
-    out = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # whatever a library prints is no answer
-    _limit()
-    try:
-        read("1+\\frac{x}{\\sqrt{2}}")  # imports, and builds the parser's tables
-    except ImportError as error:
-        out.write(_line({"error": f"{type(error).__name__}: {error}"}))
-        return
-    out.write(_line({"ready": True}))
-    for request in sys.stdin.buffer:
-        signal.setitimer(signal.ITIMER_PROF, _CPU_SECONDS)  # ends the process, with a parent or without
-        out.write(_line(_answer(json.loads(request))))
-        signal.setitimer(signal.ITIMER_PROF, 0)
+    """Answer until the input ends; the first expression builds the parser's tables."""
+    serve(_answer, warm_up=lambda: read("1+\\frac{x}{\\sqrt{2}}"), cpu_seconds=_CPU_SECONDS, memory=_MEMORY)
 
 
 def read(text: str) -> dict[str, Any] | None:
@@ -75,26 +58,6 @@ def read(text: str) -> dict[str, Any] | None:
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
-        return {"id": request["id"], "read": read(request["text"])}
+        return {"read": read(request["text"])}
     except _ALGEBRA as error:
-        return {"id": request["id"], "error": f"{type(error).__name__} from the algebra"}
-
-
-def _limit() -> None:
-    """Little memory, low priority, no messages, deaf to Ctrl-C, which is the parent's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    logging.disable(logging.CRITICAL)
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    with suppress(OSError, ValueError):  # macOS has no such limit
-        resource.setrlimit(
-            resource.RLIMIT_AS, (_MEMORY if most == resource.RLIM_INFINITY else min(_MEMORY, most), most)
-        )
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    with suppress(OSError):
-        os.nice(5)
-
-
-def _line(value: dict[str, Any]) -> bytes:
-    return json.dumps(value).encode() + b"\n"
+        return {"error": f"{type(error).__name__} from the algebra"}
