@@ -104,7 +104,6 @@ def training_lines(choice: TaskChoice, rows: int, steps: int) -> list[Value]:
         ("scale_rewards", "group", "ours: advantages divided by the group's standard deviation, as in GRPO"),
         ("dtype", "float32", "ours: weights; steps of 1e-6 would be lost in bfloat16"),
         ("bf16", True, "ours: arithmetic"),
-        ("gradient_checkpointing", True, "ours"),
         ("seed", 42, "ours: the paper states neither seeds nor repetitions"),
         ("ddp_timeout", 3600, "ours: above mentor_deadline"),
         ("eval_strategy", "no", f"ours: `trl-mentor eval --benchmarks {choice.task}` asks the validation split"),
