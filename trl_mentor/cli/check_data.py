@@ -23,19 +23,24 @@ GIVEN_TO_REWARDS = frozenset(
 
 
 def read_rows(setup: Setup) -> tuple[Finding, Setup]:
-    """The first rows of the training split, streamed, so that a large data set is not downloaded."""
+    """The first rows of the training split, streamed, so that a large data set is not downloaded.
+
+    The files of a task are fetched whole: which rows a split has follows from all of them.
+    """
     script, data = copy.copy(setup.script), copy.copy(setup.data)
     script.dataset_streaming = data.streaming = True
     split = script.dataset_train_split
 
     def read() -> list[Mapping[str, Any]]:
-        return list(islice(iter(pick_split(load_splits(script, data), split)), setup.options.rows))
+        splits = load_splits(script, data, limit=setup.options.rows)
+        return list(islice(iter(pick_split(splits, split)), setup.options.rows))
 
     rows = outcome_of(read)
     if isinstance(rows, ConfigError):
-        return fail("data", str(rows), "correct dataset_name, datasets or dataset_train_split"), setup
+        fix = "correct task, dataset_name, datasets or dataset_train_split"
+        return fail("data", str(rows), fix), setup
     if isinstance(rows, Exception):
-        name = script.dataset_name or "the mixture in `datasets`"
+        name = script.task or script.dataset_name or "the mixture in `datasets`"
         fix = "correct dataset_name (a name on the Hub or a directory with data files), or fetch the data first"
         return fail("data", f"{name} cannot be read: {describe(rows)}", fix), setup
     if not rows:
@@ -79,6 +84,10 @@ def _answers(setup: Setup) -> Finding:
             answer_columns(setup.settings, setup.columns)
         except ConfigError as error:
             return fail("columns", str(error), f"set mentor_answer_column to one of {others}")
+    if texts and "tests" in setup.columns:
+        return ok(
+            "columns", "prompts are conversations, right is what passes the tests, rewards find what they ask for"
+        )
     if texts:
         return warn("columns", " ".join(texts), f"set mentor_answer_column to one of {others}")
     name = setup.answer_column

@@ -11,11 +11,11 @@ from typing import Any
 
 import yaml
 from trl import DatasetMixtureConfig, GRPOConfig, ModelConfig, TrlParser
-from trl.scripts.grpo import GRPOScriptArguments
 
 from trl_mentor.cli.check_findings import Finding, Options, Setup, fail, ok
 from trl_mentor.cli.grpo import ARGUMENTS
 from trl_mentor.cli.recipe import WordsParser, launch_arguments, parse_recipe
+from trl_mentor.cli.script_arguments import ScriptArguments
 from trl_mentor.config import MentorGRPOConfig, check_deadline
 from trl_mentor.errors import ConfigError
 from trl_mentor.settings import MentorArguments, ScheduleKind
@@ -44,7 +44,7 @@ def read_setup(argv: Sequence[str], options: Options) -> tuple[list[Finding], Se
     try:
         (words,) = parse_recipe(_Words(ARGUMENTS), argv)
         problem, world_size, zero3 = _world(words, options)
-        types = (GRPOScriptArguments, _config_class(world_size), ModelConfig, DatasetMixtureConfig)
+        types = (ScriptArguments, _config_class(world_size), ModelConfig, DatasetMixtureConfig)
         script, training, model, data, _ = parse_recipe(_Recipe(types), argv)
     except ConfigError as error:
         return [fail("recipe", str(error), "correct this value or the recipe's YAML")], None

@@ -8,20 +8,27 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from datasets import load_dataset
 from trl import DatasetMixtureConfig, ModelConfig, TrlParser, get_dataset, get_peft_config, get_quantization_config
 from trl import rewards as trl_rewards
-from trl.scripts.grpo import GRPOScriptArguments
 
 from trl_mentor.cli.recipe import launch_arguments, parse_recipe
+from trl_mentor.cli.script_arguments import ScriptArguments, TaskSplits, check_data_choice, hub_name
 from trl_mentor.config import MentorGRPOConfig
 from trl_mentor.errors import ConfigError
 from trl_mentor.grpo_trainer import MentorGRPOTrainer
 
-ARGUMENTS = (GRPOScriptArguments, MentorGRPOConfig, ModelConfig, DatasetMixtureConfig)
+ARGUMENTS = (ScriptArguments, MentorGRPOConfig, ModelConfig, DatasetMixtureConfig)
+
+
+def own_reward(module: str, name: str) -> Any:
+    """A reward function of this package; those for programs and for mathematics are imported apart."""
+    return getattr(import_module(f"trl_mentor.rewards.{module}"), name)
+
 
 REWARDS: dict[str, Callable[[], Any]] = {
     "accuracy_reward": lambda: trl_rewards.accuracy_reward,
@@ -30,8 +37,13 @@ REWARDS: dict[str, Callable[[], Any]] = {
     "get_soft_overlong_punishment": lambda: trl_rewards.get_soft_overlong_punishment(
         max_completion_len=1280, soft_punish_cache=256
     ),
+    "boxed_format_reward": partial(own_reward, "form", "boxed_format_reward"),
+    "choice_reward": partial(own_reward, "choice", "choice_reward"),
+    "code_fraction_reward": partial(own_reward, "code", "code_fraction_reward"),
+    "code_reward": partial(own_reward, "code", "code_reward"),
+    "math_reward": partial(own_reward, "math", "math_reward"),
 }
-"""The names that `trl grpo` knows, with its settings."""
+"""The names that `trl grpo` knows, with its settings, and those of this package."""
 
 
 def main() -> int:
@@ -55,7 +67,10 @@ def parse(argv: list[str]) -> tuple[Any, MentorGRPOConfig, Any, Any]:
 
 def train(script: Any, training: MentorGRPOConfig, model: Any, data: Any) -> None:
     """Train as `trl grpo` does, with `MentorGRPOTrainer`."""
-    splits = load_splits(script, data)
+    with training.main_process_first(desc="loading the data"):
+        splits = load_splits(script, data)
+        train_rows = pick_split(splits, script.dataset_train_split)
+        eval_rows = pick_split(splits, script.dataset_test_split) if training.eval_strategy != "no" else None
     training.model_init_kwargs = {
         "revision": model.model_revision,
         "trust_remote_code": training.trust_remote_code,
@@ -67,16 +82,18 @@ def train(script: Any, training: MentorGRPOConfig, model: Any, data: Any) -> Non
         model=model.model_name_or_path,
         reward_funcs=load_rewards(script),
         args=training,
-        train_dataset=pick_split(splits, script.dataset_train_split),
-        eval_dataset=pick_split(splits, script.dataset_test_split) if training.eval_strategy != "no" else None,
+        train_dataset=train_rows,
+        eval_dataset=eval_rows,
         quantization_config=get_quantization_config(model),
         peft_config=get_peft_config(model),
     )
+    if script.task:
+        trainer.accelerator.print(f"Training on {train_rows.info.description}.")
     trainer.train(resume_from_checkpoint=resume_point(training.resume_from_checkpoint))
     trainer.save_model(training.output_dir)
     trainer.accelerator.print(f"Model saved to {training.output_dir}.")
     if training.push_to_hub:
-        trainer.push_to_hub(dataset_name=script.dataset_name)
+        trainer.push_to_hub(dataset_name=hub_name(script))
     # transformers before 5.18 has no `end`: it closes trackers and process groups.
     if hasattr(trainer, "end"):
         trainer.end()
@@ -117,15 +134,17 @@ def load_reward(name: str) -> Any:
         raise ConfigError(f"the module {module!r} has no reward function {function!r}") from error
 
 
-def load_splits(script: Any, data: Any) -> Any:
-    """The data that a recipe names, by split. Raises `ConfigError` if it names none or two."""
+def load_splits(script: Any, data: Any, *, limit: int | None = None) -> Any:
+    """The data that a recipe names, by split. Raises `ConfigError` if it names none or two.
+
+    With a `limit` a task is read only so far; the others can be streamed for that.
+    """
+    check_data_choice(script, data)
+    if script.task:
+        return TaskSplits(script, limit)
     if data.datasets:
-        if script.dataset_name:
-            raise ConfigError("got both datasets and dataset_name; keep one of them")
         return get_dataset(data)
-    if script.dataset_name:
-        return load_dataset(script.dataset_name, name=script.dataset_config, streaming=script.dataset_streaming)
-    raise ConfigError("no data: set dataset_name, or datasets for a mixture")
+    return load_dataset(script.dataset_name, name=script.dataset_config, streaming=script.dataset_streaming)
 
 
 def pick_split(splits: Any, name: str) -> Any:

@@ -27,7 +27,7 @@ class Filters:
         value = problem.difficulty
         return value is not None and (low is None or value >= low) and (high is None or value <= high)
 
-    def check_left(self, kept: Sequence[Problem], read: Sequence[Problem], name: str) -> None:
+    def check_left(self, kept: int, read: Sequence[Problem], name: str) -> None:
         """Raise `ConfigError` if nothing is left of what was read."""
         if kept or not read:
             return

@@ -37,6 +37,7 @@ def load_task(
     min_difficulty: float | None = None,
     max_difficulty: float | None = None,
     max_prompt_chars: int | None = None,
+    limit: int | None = None,
 ) -> Dataset:
     """One split of a task, the same rows in the same order every time.
 
@@ -51,6 +52,7 @@ def load_task(
         min_difficulty: Leave out what is easier; the scale is the data set's own.
         max_difficulty: Leave out what is harder.
         max_prompt_chars: Leave out longer prompts.
+        limit: Stop after so many problems, for a look at them.
 
     Raises `ConfigError` for an unknown task or split, data that cannot be had or read, and filters that leave nothing.
     """
@@ -61,12 +63,9 @@ def load_task(
     rows, origin = read_source(chosen.source, files=files, revision=revision)
     if chosen.select is not None:
         rows = _selected(task, split, rows)
-    problems = _read(task, rows, f"{name} {split}")
     filters = Filters(min_difficulty, max_difficulty, max_prompt_chars)
-    prompts = {id(problem): f"{problem.question}\n\n{task.instruction}" for problem in problems}
-    kept = [problem for problem in problems if filters.keep(problem, prompts[id(problem)])]
-    filters.check_left(kept, problems, f"{name} {split}")
-    made = _table(kept, [prompts[id(problem)] for problem in kept])
+    kept = _read(task, rows, f"{name} {split}", filters, limit)
+    made = _table(kept)
     place = chosen.source.repo if files is None else "local files"
     made.info.description = f"{name} {split}: {len(kept):,} problems of {place}, {origin}"
     logger.info("trl-mentor: %s", made.info.description)
@@ -97,9 +96,12 @@ def _selected(task: Task, split: str, rows: Dataset) -> Dataset:
     return found
 
 
-def _read(task: Task, rows: Iterable[Mapping[str, Any]], name: str) -> list[Problem]:
-    """The problems; rows that cannot be read are left out and told of once."""
-    problems: list[Problem] = []
+def _read(
+    task: Task, rows: Iterable[Mapping[str, Any]], name: str, filters: Filters, limit: int | None
+) -> list[tuple[Problem, str]]:
+    """The problems that are kept, each with its prompt; rows that cannot be read are left out and told of once."""
+    read: list[Problem] = []
+    kept: list[tuple[Problem, str]] = []
     faults: Counter[str] = Counter()
     for row in rows:
         try:
@@ -107,30 +109,41 @@ def _read(task: Task, rows: Iterable[Mapping[str, Any]], name: str) -> list[Prob
         except (LookupError, TypeError, ValueError) as error:
             faults[_named(error)] += 1
             continue
-        if problem is not None:
-            problems.append(problem)
+        if problem is None:
+            continue
+        read.append(problem)
+        prompt = f"{problem.question}\n\n{task.instruction}"
+        if filters.keep(problem, prompt):
+            kept.append((problem, prompt))
+            if len(kept) == limit:
+                break
+    _tell(faults, len(read), name)
+    filters.check_left(len(kept), read, name)
+    return kept
+
+
+def _tell(faults: Counter[str], read: int, name: str) -> None:
     if faults:
-        reasons = "; ".join(f"{count}: {reason}" for reason, count in faults.most_common(3))
+        reasons = "; ".join(f"{count:,}: {reason}" for reason, count in faults.most_common(3))
         told = f"{faults.total():,} rows of {name} cannot be read ({reasons})"
-        if not problems:
-            raise ConfigError(f"all {told}; are these the files of {task.name}?")
-        logger.warning("trl-mentor: %s; they are left out and %s remain", told, f"{len(problems):,}")
-    if not problems:
+        if not read:
+            raise ConfigError(f"all {told}; are these its files?")
+        logger.warning("trl-mentor: %s; they are left out and %s are read", told, f"{read:,}")
+    elif not read:
         raise ConfigError(f"{name} has no rows")
-    return problems
 
 
 def _named(error: Exception) -> str:
     return f"no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
-def _table(problems: list[Problem], prompts: list[str]) -> Dataset:
+def _table(problems: list[tuple[Problem, str]]) -> Dataset:
     columns: dict[str, list[Any]] = {
-        "id": [problem.id for problem in problems],
-        "prompt": [[{"role": "user", "content": prompt}] for prompt in prompts],
+        "id": [problem.id for problem, _ in problems],
+        "prompt": [[{"role": "user", "content": prompt}] for _, prompt in problems],
     }
     for name in ("answer", "tests", "topic", "difficulty"):
-        values = [getattr(problem, name) for problem in problems]
+        values = [getattr(problem, name) for problem, _ in problems]
         if any(value is not None for value in values):
             columns[name] = values
     return Dataset.from_dict(columns, features=Features({name: _FEATURES[name] for name in columns}))
