@@ -74,3 +74,6 @@ class Task:
     """Who made it, where, and under which licence, in one line."""
     unchecked: str = ""
     """What of this record could not be checked against the data itself; empty if all of it was."""
+    export: str = ""
+    """The file for another harness that an evaluation writes instead of judging, see `trl_mentor.evaluation.export`;
+    empty where the package's verifiers judge."""
