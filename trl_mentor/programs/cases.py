@@ -1,0 +1,123 @@
+"""Programs that are given inputs, on standard input or as arguments, and whose results are compared outside."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from trl_mentor.programs.codec import encode
+from trl_mentor.programs.common import common_names
+from trl_mentor.programs.compare import same_output, same_value, shown
+from trl_mentor.programs.tests import Case, ProgramTests, Style
+from trl_mentor.programs.verdict import (
+    MEMORY_MIB,
+    SECONDS,
+    WALL,
+    Verdict,
+    clipped,
+    limits_note,
+    raised_note,
+    refused_note,
+)
+from trl_mentor.programs.wire import AGENT, GoneError, LateError, Wire, WireError, parsed, start
+from trl_mentor.sandbox import Limits, Sandbox
+
+_LATE = 3
+"""After so many inputs without an end the rest is not tried and fails."""
+_WHOLE = 10 * WALL
+"""Seconds for all inputs together."""
+_TOLD = 3
+_UNREADABLE = (LookupError, TypeError, ValueError, RecursionError)
+
+
+def run_cases(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bool) -> Verdict:
+    """Run a program for the inputs of STDIN or CALL tests; `stop` ends it at the first that fails."""
+    end = time.monotonic() + _WHOLE
+    expected = max(len(case.output) if tests.style is Style.STDIN else _size(case.output) for case in tests.cases)
+    order = {
+        "style": str(tests.style),
+        "program": program.lstrip("\ufeff"),
+        "function": tests.function,
+        "inputs": [_input(case, tests.style) for case in tests.cases],
+        "common": common_names(),
+        "seconds": SECONDS,
+        "wall": WALL,
+        # Rounded up, so that the length of the longest result is not told either.
+        "most": 1 << max(16, (2 * expected).bit_length()),
+    }
+    bounds = Limits(seconds=_WHOLE, memory_mib=MEMORY_MIB)
+    total, passed, late, failures = len(tests.cases), 0, 0, []
+    try:
+        with start(sandbox, AGENT, order, limits=bounds, end=end) as wire:
+            for case, report in zip(tests.cases, _reports(wire, total, end, order["most"]), strict=False):
+                problem = _problem(case, report, tests.style)
+                if problem is None:
+                    passed += 1
+                    continue
+                failures.append(_told(case, len(failures) + passed + 1, tests.style, problem))
+                late += report[2] == "timed_out"
+                if stop or late == _LATE:
+                    break
+    except _RefusedError as refused:
+        return Verdict(0, total, (str(refused),))
+    except (WireError, *_UNREADABLE) as error:
+        failures.append(_broken(error, tests, len(failures) + passed))
+    return Verdict(passed, total, tuple(failures[:_TOLD]))
+
+
+class _RefusedError(Exception):
+    """The program does not compile."""
+
+
+def _reports(wire: Wire, total: int, end: float, most: int) -> Iterator[list[Any]]:
+    for _ in range(total):
+        report = wire.line(end, 16 * most + 100_000)
+        if report[0] == "refused":
+            raise _RefusedError(refused_note(report[1:]))
+        yield report
+
+
+def _problem(case: Case, report: Sequence[Any], style: Style) -> str | None:
+    """What is wrong with one run; None if nothing is."""
+    _, _, ending, output, said = report
+    if ending != "exited":
+        return limits_note(ending)
+    if said and (told := parsed(said))[0] == "raised":
+        return raised_note(told[1:])
+    if style is Style.STDIN:
+        return None if same_output(output, case.output) else f"got {clipped(repr(output))}"
+    if not said:
+        return "it ended the process instead of returning"
+    value = parsed(said)[1]
+    return None if same_value(value, case.output) else f"got {shown(value, 160)}"
+
+
+def _told(case: Case, number: int, style: Style, problem: str) -> str:
+    hidden = "hidden" if case.hidden else "visible"
+    if style is Style.STDIN:
+        given, expected = clipped(repr(case.input)), clipped(repr(case.output))
+    else:
+        given, expected = clipped(", ".join(map(repr, case.input))), clipped(repr(case.output))
+    return f"{hidden} test {number}: input {given}, expected {expected}; {problem}"
+
+
+def _broken(error: Exception, tests: ProgramTests, ran: int) -> str:
+    if isinstance(error, LateError):
+        return f"all tests together did not end within {_WHOLE:g} s, of which {ran} had ended"
+    if isinstance(error, GoneError):
+        return f"the program ended the process that runs it, after {ran} of {len(tests.cases)} tests"
+    return f"the program disturbed the process that runs it ({error}), after {ran} of {len(tests.cases)} tests"
+
+
+def _input(case: Case, style: Style) -> Any:
+    return case.input if style is Style.STDIN else json.loads(encode(list(case.input), _never, [2**28]))
+
+
+def _never(_: Any) -> int:
+    raise AssertionError("JSON values are plain data")
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(value))

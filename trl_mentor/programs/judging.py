@@ -1,0 +1,67 @@
+"""Judges many programs at once, on as many processors as this process has to itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from trl_mentor.programs.cases import run_cases
+from trl_mentor.programs.relay import run_asserts
+from trl_mentor.programs.store import TestStore
+from trl_mentor.programs.tests import ProgramTests, Style, TestsError, parse_tests
+from trl_mentor.programs.verdict import Verdict
+from trl_mentor.sandbox import Sandbox
+
+
+def judge_programs(
+    programs: Sequence[str],
+    tests: Sequence[str],
+    *,
+    stop: bool = True,
+    store: TestStore | None = None,
+    sandbox: Sandbox | None = None,
+) -> list[Verdict]:
+    """A verdict for each program under its tests (cells of a `tests` column), in order.
+
+    With `stop` a program ends at its first failing test. What occurs several times is run once. Tests that cannot be
+    read make an error of the verdict, whatever they are.
+    """
+    if len(programs) != len(tests):
+        raise ValueError(f"got {len(programs)} programs and {len(tests)} tests, expected one for each")
+    read = _read(tests, store or TestStore())
+    pairs = list(dict.fromkeys(zip(programs, map(str, tests), strict=True)))
+    box = sandbox or Sandbox()
+    with ThreadPoolExecutor(min(_workers(), max(1, len(pairs)))) as pool:
+        verdicts = pool.map(lambda pair: _judge(pair[0], read[pair[1]], box, stop=stop), pairs)
+        found = dict(zip(pairs, verdicts, strict=True))
+    return [found[program, str(cell)] for program, cell in zip(programs, tests, strict=True)]
+
+
+def _read(cells: Sequence[str], store: TestStore) -> dict[str, ProgramTests | str]:
+    """The tests of each cell, or what is wrong with them."""
+    found: dict[str, ProgramTests | str] = {}
+    for cell in cells:
+        if str(cell) not in found:
+            try:
+                tests = parse_tests(cell)
+                found[str(cell)] = store.get(tests.sha256) if tests.style is Style.STORED else tests
+            except TestsError as error:
+                found[str(cell)] = str(error)
+    return found
+
+
+def _judge(program: str, tests: ProgramTests | str, sandbox: Sandbox, *, stop: bool) -> Verdict:
+    if isinstance(tests, str):
+        return Verdict(0, 0, error=tests)
+    run = run_asserts if tests.style is Style.ASSERTS else run_cases
+    try:
+        return run(program, tests, sandbox, stop=stop)
+    except OSError as error:
+        return Verdict(0, 0, error=f"no sandbox could be started: {error}")
+
+
+def _workers() -> int:
+    """Processors of this process's share of the machine: launchers start one process for each device of a node."""
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, len(os.sched_getaffinity(0)) // (int(ranks) if ranks.isdigit() and int(ranks) else 1))
