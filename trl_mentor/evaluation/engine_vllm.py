@@ -11,7 +11,8 @@ from vllm import LLM, SamplingParams
 from vllm.lora.request import LoRARequest
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.evaluation.engine import Generation, Prompts, Request, no_room, room
+from trl_mentor.evaluation.engine import Generation, Request, no_room, room
+from trl_mentor.evaluation.prompts import Prompts
 from trl_mentor.evaluation.settings import Policy, Sampling
 
 BATCH = 512

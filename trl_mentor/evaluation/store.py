@@ -1,4 +1,4 @@
-"""The folder of an evaluation: every completion, kept as it comes, so that a kill costs the batch under way at most."""
+"""The folder of an evaluation: every completion, kept as it comes, so that a kill costs at most the batch in hand."""
 
 from __future__ import annotations
 
