@@ -116,6 +116,7 @@ EXCEPTIONS = {
     "backends/vllm.py": {"vllm"},
     # Reads mathematics with math-verify, in a process of its own.
     "leaks/math_worker.py": {"math_verify", "sympy"},
+    "rewards/math_names.py": {"latex2sympy2_extended", "sympy"},
     "rewards/math_worker.py": {"latex2sympy2_extended", "math_verify", "sympy"},
     # The journal as a table, imported only when one is asked for.
     "journal_table.py": {"datasets"},
