@@ -32,7 +32,7 @@ class VLLMEngine:
         gpu_memory_utilization: float = 0.9,
     ) -> None:
         self.batch_size = batch_size or BATCH
-        self._sampling = sampling
+        self.sampling = sampling
         self._prompts = Prompts(policy)
         self._lora = None if policy.adapter is None else LoRARequest("adapter", 1, policy.adapter)
         self._llm = LLM(
@@ -55,7 +55,7 @@ class VLLMEngine:
         found = {
             place: no_room(len(ids), self._context)
             for place, ids in enumerate(prompts)
-            if room(len(ids), self._context, self._sampling) < 1
+            if room(len(ids), self._context, self.sampling) < 1
         }
         fit = [place for place in range(len(requests)) if place not in found]
         outputs = self._llm.generate(
@@ -68,7 +68,7 @@ class VLLMEngine:
         return [found[place] for place in range(len(requests))]
 
     def _params(self, request: Request, prompt_tokens: int) -> SamplingParams:
-        sampling = self._sampling
+        sampling = self.sampling
         return SamplingParams(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
@@ -83,10 +83,10 @@ def _generation(output: Any) -> Generation:
 
 
 def _rank(adapter: str) -> int:
+    """The bound that vLLM needs on the adapter's rank, which must be one of its sizes: 8, 16, 32 and so on."""
     path = Path(adapter, "adapter_config.json")
     try:
-        return int(json.loads(path.read_bytes())["r"])
+        rank = int(json.loads(path.read_bytes())["r"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise ConfigError(
-            f"{path} does not tell the rank of the adapter; give --adapter a folder that PEFT wrote"
-        ) from None
+        raise ConfigError(f"{path} does not tell the adapter's rank; give a folder that PEFT wrote") from None
+    return max(8, 1 << (rank - 1).bit_length())
