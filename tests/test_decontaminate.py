@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from datasets import Dataset
+from task_files import deepmath_row, write_deepmath
+
+from trl_mentor.cli.decontaminate import main
 from trl_mentor.errors import ConfigError
+from trl_mentor.tasks.decontamination import benchmark_overlaps, without_overlaps
+from trl_mentor.tasks.instructions import FUNCTION
 from trl_mentor.tasks.overlap import Overlap, Passage, find_overlaps
+
+BENCHMARKS = Path(__file__).parent / "data" / "benchmarks"
 
 ALLEY = (
     r"A cat walks along an alley of $n$ lamps. Let $\frac{p}{q}$ be the part of the lamps that it passes at least "
@@ -92,3 +102,82 @@ def test_a_huge_text_is_read_in_part_and_progress_is_told() -> None:
     overlaps = find_overlaps(rows, {"alleys": [Passage("b", ALLEY)]}, progress=done.append)
     assert [overlap.row for overlap in overlaps] == ["copy"]
     assert done == [1, 2]
+
+
+@pytest.fixture
+def deepmath(tmp_path: Path) -> Path:
+    """A training set that holds a problem of the little GSM8K, typed anew, and one that it does not."""
+    shelf = "A shelf holds 12 boxes of $105$ screws; how many screws is that?"
+    return write_deepmath(tmp_path / "data", [deepmath_row(1), deepmath_row(2, question=shelf), deepmath_row(3)])
+
+
+def arguments(deepmath: Path, *more: str) -> list[str]:
+    names = ["gsm8k", "math500"]
+    files = [f"deepmath-103k={deepmath}", *(f"{name}={BENCHMARKS / name}.jsonl" for name in names)]
+    options = [word for one in files for word in ("--files", one)]
+    return ["--task", "deepmath-103k", "--split", "full", "--benchmarks", ",".join(names), *options, *more]
+
+
+def test_the_command_reports_each_benchmark_and_every_pair(
+    deepmath: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "reports" / "overlap.json"
+    assert main(arguments(deepmath, "-o", str(report))) == 0
+    shown = capsys.readouterr().out
+    assert "deepmath-103k full: 3 problems" in shown
+    assert "gsm8k 0" in shown
+    found = json.loads(report.read_text())
+    assert found["benchmarks"] == {
+        "gsm8k": {"problems": 2, "overlapping": 1, "rows": 1},
+        "math500": {"problems": 2, "overlapping": 0, "rows": 0},
+    }
+    (pair,) = found["pairs"]
+    assert found["overlapping_rows"] == [pair["row"]]
+    assert (pair["benchmark"], pair["problem"], pair["share"]) == ("gsm8k", "0", 1.0)
+    assert pair["shared"] == "a shelf holds 12 boxes of 105 screws how many screws is that"
+
+
+def test_the_command_fails_on_request_and_only_if_something_overlaps(deepmath: Path, tmp_path: Path) -> None:
+    assert main(arguments(deepmath, "--fail")) == 1
+    clean = write_deepmath(tmp_path / "clean", [deepmath_row(1), deepmath_row(2)])
+    assert main(arguments(clean, "--fail")) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-o", "report.html"], "ends in .json"),
+        (["--files", "aime24=there"], "neither the task nor a benchmark"),
+        (["--min-share", "2"], "from 0 to 1"),
+    ],
+)
+def test_the_command_refuses_what_makes_no_sense(deepmath: Path, words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        main(arguments(deepmath, *words))
+
+
+def test_an_unknown_benchmark_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigError, match="no benchmark 'gsm9k'; choose from aime24"):
+        main(["--task", "deepmath-103k", "--benchmarks", "gsm9k"])
+
+
+def test_any_data_set_with_prompts_can_be_freed_of_benchmark_problems() -> None:
+    shelf = "A shelf holds 12 boxes of 105 screws. How many screws is that?"
+    system = {"role": "system", "content": "Reason."}
+    rows = Dataset.from_dict(
+        {"prompt": [[system, {"role": "user", "content": text}] for text in ("Count to 3.", shelf, "Count to 4.")]}
+    )
+    overlaps = benchmark_overlaps(rows, ["gsm8k"], files={"gsm8k": BENCHMARKS / "gsm8k.jsonl"})
+    assert [(overlap.row, overlap.problem) for overlap in overlaps] == [("1", "0")]
+    assert [prompt[-1]["content"] for prompt in without_overlaps(rows, overlaps)["prompt"]] == [
+        "Count to 3.",
+        "Count to 4.",
+    ]
+    with pytest.raises(ConfigError, match="no column prompt"):
+        benchmark_overlaps(rows.rename_column("prompt", "text"), [])
+
+
+def test_the_words_about_the_form_of_an_answer_are_not_compared() -> None:
+    rows = Dataset.from_dict({"prompt": [f"Print a star.\n\n{FUNCTION}"]})
+    files = {"humaneval": BENCHMARKS / "humaneval.jsonl"}
+    assert benchmark_overlaps(rows, ["humaneval"], files=files, min_share=0) == []

@@ -15,6 +15,10 @@ from trl_mentor.errors import ConfigError
 COMMANDS = {
     "check": ("trl_mentor.cli.check", "find what would go wrong with a recipe, before a GPU is rented"),
     "compare": ("trl_mentor.cli.compare", "learning curves of several runs at equal tokens and equal seconds"),
+    "decontaminate": (
+        "trl_mentor.cli.decontaminate",
+        "find the benchmark problems among those that a model is trained on",
+    ),
     "demo": (
         "trl_mentor.cli.demo",
         "see zero-reward groups turn into lessons: a small run on a CPU, no endpoint",

@@ -26,11 +26,13 @@ MIN_SHARE = 0.5
 
 _SHOWN = 40  # words of a shared text
 _COMMANDS = (
-    "frac le leq leqslant ge geq geqslant lt gt ne neq pm circ in to ldots dots cdots quad qquad begin end "
+    "frac le leq leqslant ge geq geqslant lt gt ne neq pm circ ldots dots cdots quad qquad begin end "
     "displaystyle mathbb mathcal operatorname textit"
 )
 _SYMBOLS = frozenset(_COMMANDS.split())
 """LaTeX commands for layout and for what plain text writes as a symbol; symbols are not compared."""
+_WORDS = {"\u2208": "in", "\u2192": "to"}
+"""Symbols whose LaTeX commands are words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def words(text: str) -> tuple[str, ...]:
 
     The first 50,000 characters are read.
     """
-    tokens = (token.lstrip("-\\").casefold() for token in tokenize(_without_drawings(text)[:READ]))
+    read = tokenize(_without_drawings(text)[:READ])
+    tokens = (_WORDS.get(token, token.lstrip("-\\").casefold()) for token in read)
     return tuple(token for token in tokens if token not in _SYMBOLS and any(map(str.isalnum, token)))
 
 
