@@ -94,7 +94,7 @@ class _Case:
             os.setpgid(child, child)
         watch = _Watch(child, output, said, self.order["most"])
         ending = watch.until(time.monotonic() + self.order["wall"])
-        return ending, *(bytes(data).decode("utf-8", "replace") for data in (watch.data[output], watch.data[said]))
+        return ending, watch.text(output), watch.text(said)
 
     def _child(self, given: Any, output: int, said: int) -> None:
         limit_cpu(self.order["seconds"])
@@ -172,6 +172,10 @@ class _Watch:
         if ending or self.status is None or not os.WIFSIGNALED(self.status):
             return ending or "exited"
         return "timed_out" if os.WTERMSIG(self.status) == signal.SIGXCPU else "killed"
+
+    def text(self, pipe: int) -> str:
+        """What came through a pipe."""
+        return bytes(self.data[pipe]).decode("utf-8", "replace")
 
     def _read(self, end: float) -> str:
         poll, left = select.poll(), set(self.data)

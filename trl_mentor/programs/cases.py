@@ -36,6 +36,7 @@ def run_cases(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bool
     """Run a program for the inputs of STDIN or CALL tests; `stop` ends it at the first that fails."""
     end = time.monotonic() + _WHOLE
     expected = max(len(case.output) if tests.style is Style.STDIN else _size(case.output) for case in tests.cases)
+    most = 1 << max(16, (2 * expected).bit_length())  # rounded up: not even the length of the longest is told
     order = {
         "style": str(tests.style),
         "program": program.lstrip("\ufeff"),
@@ -44,14 +45,14 @@ def run_cases(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bool
         "common": common_names(),
         "seconds": SECONDS,
         "wall": WALL,
-        # Rounded up, so that the length of the longest result is not told either.
-        "most": 1 << max(16, (2 * expected).bit_length()),
+        "most": most,
     }
     bounds = Limits(seconds=_WHOLE, memory_mib=MEMORY_MIB)
-    total, passed, late, failures = len(tests.cases), 0, 0, []
+    failures: list[str] = []
+    total, passed, late = len(tests.cases), 0, 0
     try:
         with start(sandbox, AGENT, order, limits=bounds, end=end) as wire:
-            for case, report in zip(tests.cases, _reports(wire, total, end, order["most"]), strict=False):
+            for case, report in zip(tests.cases, _reports(wire, total, end, most), strict=False):
                 problem = _problem(case, report, tests.style)
                 if problem is None:
                     passed += 1

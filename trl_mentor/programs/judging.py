@@ -15,7 +15,7 @@ from trl_mentor.sandbox import Sandbox
 
 
 def judge_programs(
-    programs: Sequence[str],
+    programs: Sequence[str | None],
     tests: Sequence[str],
     *,
     stop: bool = True,
@@ -24,7 +24,7 @@ def judge_programs(
 ) -> list[Verdict]:
     """A verdict for each program under its tests (cells of a `tests` column), in order.
 
-    With `stop` a program ends at its first failing test. What occurs several times is run once. Tests that cannot be
+    No program at all, None, fails. With `stop` a program ends at its first failing test. What occurs several times is run once. Tests that cannot be
     read make an error of the verdict, whatever they are.
     """
     if len(programs) != len(tests):
@@ -51,9 +51,11 @@ def _read(cells: Sequence[str], store: TestStore) -> dict[str, ProgramTests | st
     return found
 
 
-def _judge(program: str, tests: ProgramTests | str, sandbox: Sandbox, *, stop: bool) -> Verdict:
+def _judge(program: str | None, tests: ProgramTests | str, sandbox: Sandbox, *, stop: bool) -> Verdict:
     if isinstance(tests, str):
         return Verdict(0, 0, error=tests)
+    if program is None:
+        return Verdict(0, 1)
     run = run_asserts if tests.style is Style.ASSERTS else run_cases
     try:
         return run(program, tests, sandbox, stop=stop)
