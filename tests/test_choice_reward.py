@@ -1,0 +1,101 @@
+r"""The letter of an option: read from a box, a phrase or a line that is but an option, never guessed from words."""
+
+from __future__ import annotations
+
+import pytest
+
+from trl_mentor.channel import ANSWER_PARSED, VERIFIER_ERROR
+from trl_mentor.errors import ConfigError
+from trl_mentor.rewards.choice import choice_reward, judge_choices
+
+READ = [
+    (r"\boxed{B}", "B"),
+    (r"So we get \boxed{\text{B}}.", "B"),
+    (r"$\boxed{\mathbf{(C)}}$", "C"),
+    (r"\boxed{D. 42}", "D"),
+    (r"\boxed{\text{(E) } 17}", "E"),
+    (r"\boxed{b}", "B"),
+    (r"\boxed{J}", "J"),
+    (r"First \boxed{A}. Wait, that is wrong." "\n" r"The answer is \boxed{C}.", "C"),
+    (r"<think>\boxed{A}, I think</think> \boxed{D}", "D"),
+    ("The answer is (B)", "B"),
+    ("The answer is B.", "B"),
+    ("The correct answer is **C**.", "C"),
+    ("Therefore the answer is option D.", "D"),
+    ("The best option is H", "H"),
+    ("**Answer:** B", "B"),
+    ("Answer: B) Paris", "B"),
+    ("The answer is (C) because A is too small.", "C"),
+    ("The answer is A because the others are wrong.", "A"),
+    ("The answer is B, not C.", "B"),
+    ("the final answer is:\n\n(G)", "G"),
+    ("I first took it for A.\nThe answer is A. No: the answer is B.", "B"),
+    ("B", "B"),
+    ("**B**", "B"),
+    ("(b)", "B"),
+    ("B. Paris", "B"),
+    ("A: it depends", "A"),
+    ("Both sides grow.\n\nC", "C"),
+    ("C\n\nBoth sides grow.", "C"),
+    ("Option F", "F"),
+    ("A vitamin is needed. The answer is C. vitamin A and B", "C"),
+]
+NONE = [
+    "A good way to see this is to draw it.",
+    "I think so.",
+    "The answer is a matter of taste.",
+    "The answer is A good way to begin.",
+    "The answer is A or B.",
+    "The answer is (A), (B)",
+    "The answer is B and C",
+    r"\boxed{A} or \boxed{B}",
+    r"\boxed{A, B}",
+    r"\boxed{A. Paris, B. London, C. Rome}",
+    r"\boxed{AB}",
+    r"\boxed{K}",
+    r"\boxed{42}",
+    r"\boxed{}",
+    r"\boxed{B",
+    "A, B, C, D",
+    "A B C D",
+    "The answer is Berlin.",
+    "<think>The answer is B.</think>",
+    "",
+]
+
+
+@pytest.mark.parametrize(("text", "letter"), READ)
+def test_the_letter_of_the_final_option_is_read(text, letter):
+    wrong = "A" if letter != "A" else "B"
+    right, failed = judge_choices([text, text], [letter, wrong])
+    assert (right.score, right.answer, right.error) == (1.0, letter, None)
+    assert (failed.score, failed.answer) == (0.0, letter)
+
+
+@pytest.mark.parametrize("text", NONE)
+def test_words_and_several_letters_are_no_answer(text):
+    assert {(one.score, one.answer) for one in judge_choices([text] * 4, "ABCD")} == {(0.0, None)}
+
+
+def test_the_reward_takes_conversations_and_tells_what_it_read():
+    logged: dict[str, list[object]] = {}
+    completions = [[{"role": "assistant", "content": text}] for text in ("(B)", "no idea", "(C)")]
+    rewards = choice_reward(completions, answer=["B", "B", "five"], log_extra=logged.__setitem__, topic=["x"] * 3)
+    assert rewards == [1.0, 0.0, None]
+    assert logged[ANSWER_PARSED] == ["B", "[unparseable]", "[skipped]"]
+    assert logged[VERIFIER_ERROR] == [None, None, "the reference answer 'five' is not a letter from A to J"]
+
+
+def test_references_may_be_written_as_options_are():
+    assert [one.score for one in judge_choices(["B", "B", "B"], ["(B)", "b", " B. "])] == [1.0, 1.0, 1.0]
+
+
+def test_columns_of_different_lengths_are_refused():
+    with pytest.raises(ConfigError, match="2 completions and 1 letters"):
+        judge_choices(["A", "B"], ["A"])
+
+
+@pytest.mark.parametrize("piece", ["(", "answer is ", r"\boxed{", "{", "**", r"\text{", "A, ", "answer\n", "  "])
+def test_hostile_repetition_is_read_in_linear_time(piece):
+    (judged,) = judge_choices([piece * 50_000], ["B"])
+    assert (judged.score, judged.answer) == (0.0, None)

@@ -1,0 +1,152 @@
+"""Mathematical answers, judged by math-verify in processes that can be killed: `math_reward` and `judge_math`."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from trl_mentor.assembly import completion_text
+from trl_mentor.causes import NOTHING_PARSED
+from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, VERIFIER_ERROR
+from trl_mentor.errors import ConfigError
+from trl_mentor.records import Completion
+from trl_mentor.rewards.judgement import Judgement
+from trl_mentor.rewards.math_pool import MathPool
+from trl_mentor.rewards.reading import final_text, normal_text
+from trl_mentor.workers import WorkerError
+
+Reference = str | Sequence[str]
+"""An answer as data sets state it; a list holds several, all of which are asked for."""
+
+POOL = MathPool()
+
+_LIMIT = 20.0
+"""Seconds for an answer. The process ends itself after three seconds of CPU; only a starved one is so late."""
+_LONGEST = 1_000_000
+"""Characters of a completion that are read, from its end."""
+_NO_ANSWER = "No final answer was found: none in \\boxed{}, and none after words such as 'the answer is'."
+_TOO_LATE = "The final answer could not be read in a bounded time; it should be a short expression."
+
+atexit.register(POOL.close)
+os.register_at_fork(after_in_child=POOL.forked)
+
+
+def math_reward(
+    completions: Sequence[Completion],
+    answer: Sequence[Any] | None = None,
+    solution: Sequence[Any] | None = None,
+    log_extra: Callable[[str, list[Any]], None] | None = None,
+    **kwargs: Any,
+) -> list[float | None]:
+    r"""1.0 for a completion whose final answer equals the reference, else 0.0; None where the reference is unreadable.
+
+    The reference is the column `answer`, or `solution` where there is no such column: an expression, bare or in
+    `$...$` or `\boxed{}`, a worked solution, or a list of several answers. Raises `ConfigError` for neither.
+    """
+    references = _references(answer, solution, len(completions))
+    judged = judge_math([completion_text(completion) for completion in completions], references)
+    if log_extra is not None:
+        found = [one.answer or NOTHING_PARSED[0] if one.error is None else "[skipped]" for one in judged]
+        log_extra(ANSWER_PARSED, found)
+        log_extra(VERIFIER_ERROR, [one.error for one in judged])
+        log_extra(FEEDBACK, [one.feedback for one in judged])
+    return [one.score for one in judged]
+
+
+def judge_math(texts: Sequence[str], references: Sequence[Any]) -> list[Judgement]:
+    """A judgement for every text against its reference, in order. May be called from any thread."""
+    if len(texts) != len(references):
+        raise ConfigError(f"got {len(texts)} completions and {len(references)} references; expected one for each")
+    if importlib.util.find_spec("math_verify") is None:
+        raise ConfigError("math_verify is not installed, which reads mathematical answers: pip install math-verify")
+    batch = _Batch()
+    pairs = [(final_text(text)[-_LONGEST:], _hashable(ref)) for text, ref in zip(texts, references, strict=True)]
+    todo = list(dict.fromkeys(pairs))
+    if len(todo) < 2 or POOL.size == 1:
+        judged = [batch.judge(pair) for pair in todo]
+    else:
+        with ThreadPoolExecutor(min(POOL.size, len(todo)), thread_name_prefix="trl-mentor-math") as threads:
+            judged = list(threads.map(batch.judge, todo))
+    said = dict(zip(todo, judged, strict=True))
+    return [said[pair] for pair in pairs]
+
+
+class _Batch:
+    """Completions that are judged together: what is wrong with a reference or with the processes is found once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._checked: dict[Reference | None, str | None] = {}
+        self._broken: str | None = None
+
+    def judge(self, pair: tuple[str, Reference | None]) -> Judgement:
+        text, reference = pair
+        if reference is None:
+            return Judgement(None, error="the row has no reference answer")
+        error = self._broken or self._checked.get(reference)
+        if error is not None:
+            return Judgement(None, error=error)
+        try:
+            judgement = _judged(text, reference)
+            if judgement is None:
+                error = self._fault_of(reference)
+                judgement = Judgement(0.0, feedback=_TOO_LATE) if error is None else Judgement(None, error=error)
+        except (WorkerError, OSError) as failure:
+            self._broken = f"the process that reads answers cannot be used: {failure}"
+            return Judgement(None, error=self._broken)
+        return judgement
+
+    def _fault_of(self, reference: Reference) -> str | None:
+        """Why nothing can be judged by a reference with which one completion took too long; None if it can."""
+        with self._lock:
+            if reference not in self._checked:
+                with POOL.lent() as worker:
+                    answer = worker.ask({"reference": reference}, _LIMIT)
+                    if answer is None:
+                        worker.end()
+                late = f"the reference answer {str(reference)[:200]!r} takes too long to read or to compare"
+                self._checked[reference] = late if answer is None else None
+            return self._checked[reference]
+
+
+def _judged(text: str, reference: Reference) -> Judgement | None:
+    """The judgement; None where the process took too long or too much memory for it."""
+    with POOL.lent() as worker:
+        verdict = worker.ask({"reference": reference, "text": text}, _LIMIT)
+        if verdict is None:
+            worker.end()
+            return None
+        if "unreadable" in verdict:
+            return Judgement(None, error=f"the reference answer cannot be read: {verdict['unreadable']}")
+        if verdict["written"] is None:
+            return Judgement(0.0, feedback=_NO_ANSWER)
+        named = worker.ask({}, _LIMIT)
+        if named is None:
+            worker.end()
+        name = normal_text(verdict["written"]) if named is None else named["name"]
+        return Judgement(1.0 if verdict["right"] else 0.0, answer=name)
+
+
+def _references(answer: Sequence[Any] | None, solution: Sequence[Any] | None, rows: int) -> Sequence[Any]:
+    given = answer if answer is not None else solution
+    if given is None:
+        raise ConfigError(
+            "math_reward got neither an `answer` nor a `solution`: the data set needs one of these columns with the "
+            "reference answer; rename the column that has it"
+        )
+    for name, column in (("answer", answer), ("solution", solution)):
+        if column is not None and len(column) != rows:
+            raise ConfigError(f"math_reward got {rows} completions and {len(column)} values of `{name}`")
+    return given
+
+
+def _hashable(reference: Any) -> Reference | None:
+    """A reference as the process takes it; numbers as they are written."""
+    if reference is None or isinstance(reference, str):
+        return reference
+    return tuple(map(str, reference)) if isinstance(reference, Sequence) else str(reference)

@@ -1,0 +1,157 @@
+r"""Where the answer stands in a completion or a reference, decided on the text alone: boxes, phrases, last lines.
+
+Every function is linear in the length of the text, which a policy or a stranger wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
+_WRAPPED = re.compile(
+    r"\$\$([^$]+)\$\$|\$((?:\\\$|[^$\n])+)\$|\\\(((?:(?!\\[()]).)+)\\\)|\\\[((?:(?!\\[\[\]]).)+)\\\]", re.DOTALL
+)
+_PHRASE = re.compile(r"\banswer\b[^\n.:=$]{0,60}?(?:\b(?:is|are)\b|[:=])", re.IGNORECASE)
+_CLAUSE_END = re.compile(r"(?<=[^\s.])\.\s|,?\s(?:because|since|as|which|where|so|for)\s")
+_TEXT_COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}")
+_SPACING = re.compile(r"\\[!,;: ]|\\(?:left|right|displaystyle)(?![A-Za-z])|[$~]|\s+")
+_MIXED = re.compile(r"([-+]?\d+)(?:\s|\\[ ,;!])+(\d+)\s*/\s*(\d+)")
+_NUMBER = re.compile(r"[-+]?\$?\d(?:[\d,]*\d)?(?:\.\d+)?(?:\s*/\s*\d+)?\s*%?")
+_PROSE = re.compile(r"(?<![\\A-Za-z])(?!(?:and|sin|cos|tan|cot|sec|csc|log|exp|sqrt|inf|infty)(?![a-z]))[A-Za-z]{3,}")
+_WORDS = re.compile(r"(?i:no)|(?=.*(?:[^\W\d_]{3}|[^\W\d_a-zA-Z]))[^\W_](?:[^\W_]|[\s,.'\"()/:;&-])*", re.DOTALL)
+_LONGEST = 200
+"""Characters of an answer outside a box; what is longer is no answer but an explanation."""
+
+
+def final_text(text: str) -> str:
+    """What follows the last `</think>`; the whole text where there is none."""
+    return text.rpartition("</think>")[2]
+
+
+def boxes(text: str) -> list[str | None]:
+    r"""The contents of every `\boxed{...}` in the order in which they begin; None for one that is not closed."""
+    found: list[str | None] = []
+    opened: list[tuple[int, int | None]] = []
+    for match in _BRACES.finditer(text):
+        token = match[0]
+        if token == "{":
+            opened.append((match.end(), None))
+        elif token.startswith("\\boxed"):
+            opened.append((match.end(), len(found)))
+            found.append(None)
+        elif token == "}" and opened:
+            start, number = opened.pop()
+            if number is not None:
+                found[number] = text[start : match.start()]
+    return found
+
+
+def unwrapped(text: str) -> str | None:
+    r"""The formula if the text is one formula in `$...$`, `$$...$$`, `\(...\)`, `\[...\]` or `\boxed{...}`."""
+    text = text.strip()
+    match = _WRAPPED.fullmatch(text)
+    if match is not None:
+        return next(part for part in match.groups() if part is not None).strip()
+    contents = boxes(text)
+    if len(contents) == 1 and contents[0] is not None and re.fullmatch(r"\\boxed\s*\{.*\}", text, re.DOTALL):
+        return contents[0].strip()
+    return None
+
+
+def plain_answer(text: str) -> str | None:
+    """The answer of a completion without a box: after `####`, after "the answer is", or as its last formula.
+
+    The last one of each kind counts, so that naming many answers is no better than naming the last. A completion of
+    one short line is its own answer. None if there is none.
+    """
+    marked = text.rpartition("####")
+    if marked[1]:
+        lines = marked[2].strip().splitlines()
+        return _bounded(lines[0]) if lines else None
+    stated = line_after(_PHRASE, text)
+    if stated is not None:
+        return _bounded(_CLAUSE_END.split(stated)[0])
+    lines = text.strip().splitlines()
+    formulas = list(_WRAPPED.finditer(text[-2000:]))
+    if formulas and not text[-2000:][formulas[-1].end() :].strip(" \n\t.*!"):
+        return _bounded(next(part for part in formulas[-1].groups() if part is not None))
+    short = len(lines) == 1 and (len(lines[0].split()) <= 3 or not _PROSE.search(lines[0]))
+    return _bounded(lines[0]) if short else None
+
+
+def line_after(phrase: re.Pattern[str], text: str) -> str | None:
+    """The line that follows the last place of a phrase, from there on; None if the text does not have it."""
+    end = max((match.end() for match in phrase.finditer(text)), default=None)
+    if end is None:
+        return None
+    lines = text[end:].lstrip(" \t\n\r:*").splitlines()
+    return lines[0] if lines else ""
+
+
+def _bounded(answer: str) -> str | None:
+    answer = answer.strip().strip("*`").rstrip(".!;, ")
+    return answer if answer and len(answer) <= _LONGEST and "\\boxed" not in answer else None
+
+
+def without_prose(answer: str) -> str | None:
+    """The formula in an answer outside a box, such as `42` in "42 apples"; None if words make it ambiguous.
+
+    An answer that names two numbers in words ("5 apples or 6 pears") names none.
+    """
+    if not _PROSE.search(_TEXT_COMMAND.sub("", answer)):
+        return answer
+    numbers = _NUMBER.findall(answer)
+    return numbers[0].strip() if len(numbers) == 1 else None
+
+
+def is_mixed_number(formula: str) -> bool:
+    """Whether this is a whole number with a fraction, as in "3 1/2", which LaTeX readers take for a product."""
+    return _MIXED.fullmatch(formula.strip()) is not None
+
+
+def cleaned(formula: str) -> str:
+    r"""The formula as a LaTeX reader understands it: `3 1/2`, `\text{5}`, `**5**` and `5.` are put right."""
+    formula = formula.strip().rstrip(".;, ").strip()
+    formula = formula[2:-2] if formula.startswith("**") and formula.endswith("**") else formula
+    inner = _TEXT_COMMAND.fullmatch(formula)
+    if inner is not None and _NUMBER.fullmatch(inner[1].strip()):
+        formula = inner[1].strip()
+    mixed = _MIXED.fullmatch(formula)
+    return f"{mixed[1]}\\frac{{{mixed[2]}}}{{{mixed[3]}}}" if mixed else formula
+
+
+def normal_text(answer: str) -> str:
+    """The answer without what changes its looks alone; small letters where it is made of words."""
+    for _ in range(2):
+        answer = _TEXT_COMMAND.sub(r"\1", answer)
+    answer = " ".join(_SPACING.sub(" ", answer).split()).strip(" .,;:!*`'\"")
+    if is_words(answer):
+        answer = answer.casefold()
+        answer = answer[1:-1].strip() if re.fullmatch(r"\([^()]*\)", answer) else answer
+    return answer
+
+
+def is_words(answer: str) -> bool:
+    r"""Whether this is said in words, as `\text{even}`, "No" and "June 20" are, not in a formula."""
+    return _WORDS.fullmatch(_TEXT_COMMAND.sub(r"\1", answer)) is not None
+
+
+def stated_reference(reference: str | Sequence[str]) -> tuple[str, bool]:
+    r"""The reference of a data set, and whether it is one formula rather than a text in which one is to be found.
+
+    Several answers are joined to the list of all of them. Raises `ValueError` for one that is empty.
+    """
+    if not isinstance(reference, str):
+        stated = [stated_reference(part)[0] for part in reference]
+        if not stated:
+            raise ValueError("it is an empty list")
+        return ", ".join(stated), len(stated) > 1 or stated_reference(reference[0])[1]
+    text = reference.rpartition("####")[2].strip()
+    if not any(character.isalnum() for character in text) and "\\" not in text:
+        raise ValueError("it is empty")
+    core = unwrapped(text)
+    if core is not None:
+        return core, True
+    bare = not re.search(r"(?<!\\)\$|\\boxed|\\\(|\\\[|\banswer\b", text, re.IGNORECASE)
+    return text, bare
