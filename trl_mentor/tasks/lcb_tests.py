@@ -21,7 +21,7 @@ _FORMAT = b"1"
 """Of what this module makes of the fields; another one has everything unpacked anew."""
 
 
-def tests_of(row: Mapping[str, Any]) -> str:
+def read_tests(row: Mapping[str, Any]) -> str:
     """The `tests` column. Raises `ValueError` for tests in another form, of two kinds, or none.
 
     Unpacking all problems takes minutes, so what the large ones came to is noted beside the store, under a hash of

@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from trl_mentor.tasks.fields import optional_text, text
 from trl_mentor.tasks.instructions import PROGRAM
-from trl_mentor.tasks.lcb_tests import tests_of
+from trl_mentor.tasks.lcb_tests import read_tests
 from trl_mentor.tasks.records import Kind, Problem, Source, Split, Task
 from trl_mentor.tasks.splits import problem_key
 
@@ -55,7 +55,7 @@ def read(row: Mapping[str, Any]) -> Problem:
     return Problem(
         id=text(row, "question_id"),
         question=question,
-        tests=tests_of(row),
+        tests=read_tests(row),
         topic=optional_text(row, "platform"),
         difficulty=DIFFICULTIES[level],
     )

@@ -102,8 +102,11 @@ def _read(paths: Sequence[Path], name: str) -> Dataset:
     if len(builders) != 1 or None in builders:
         shown = ", ".join(sorted({path.name for path in paths})[:5])
         raise ConfigError(f"{name} holds {shown}; expected files of one of the formats {', '.join(_BUILDERS)}")
+    filled = [path for path in paths if path.stat().st_size]
+    if not filled:
+        raise ConfigError(f"{name} is empty")
     try:
-        return load_dataset(builders.pop(), data_files=[str(path) for path in paths], split="train")
+        return load_dataset(builders.pop(), data_files=[str(path) for path in filled], split="train")
     except (OSError, ValueError, DatasetsError) as error:
         raise ConfigError(f"{name} cannot be read: {_reason(error)}; is every file complete?") from error
 
