@@ -1,0 +1,94 @@
+"""The last steps of a process before it becomes a program that nobody vouches for."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+from trl_mentor.sandbox.orders import Order
+from trl_mentor.sandbox.records import Limits
+
+NICENESS = 10
+_OPEN_FILES = 256
+_PASSED_BY_PYTHON = (signal.SIGPIPE, signal.SIGINT, signal.SIGCHLD)
+
+
+def fork(child: Callable[[], None]) -> int:
+    """The number of a new process, which does `child` and ends."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        child()
+    finally:
+        os._exit(0)
+
+
+def take_pipes(pipes: tuple[int, int, int]) -> None:
+    """Make these files 0, 1 and 2. All others close by themselves when the program starts."""
+    for number, pipe in enumerate([os.dup(pipe) if pipe < 3 else pipe for pipe in pipes]):
+        os.dup2(pipe, number)
+
+
+def limit_command(limits: Limits, processes: int) -> list[str]:
+    """The beginning of a command line that does what `bound` does, by util-linux's `prlimit`."""
+    return [
+        "prlimit",
+        f"--cpu={math.ceil(limits.seconds) + 1}",
+        f"--fsize={limits.file_mib * 2**20}",
+        f"--nofile={_OPEN_FILES}",
+        "--core=0",
+        f"--as={limits.memory_mib * 2**20}",
+        "--memlock=65536",
+        f"--nproc={processes}",
+        "--",
+    ]
+
+
+def bound(limits: Limits, processes: int | None) -> None:
+    """Put the limits on this process and what it starts. `processes` counts those of its user."""
+    bounds = [
+        (resource.RLIMIT_CPU, math.ceil(limits.seconds) + 1),
+        (resource.RLIMIT_FSIZE, limits.file_mib * 2**20),
+        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+        (resource.RLIMIT_CORE, 0),
+    ]
+    if sys.platform == "linux":
+        bounds += [(resource.RLIMIT_AS, limits.memory_mib * 2**20), (resource.RLIMIT_MSGQUEUE, 0)]
+        bounds += [(resource.RLIMIT_MEMLOCK, 2**16), (resource.RLIMIT_SIGPENDING, 256)]
+    if processes is not None:
+        bounds.append((resource.RLIMIT_NPROC, processes))
+    for what, value in bounds:
+        hard = resource.getrlimit(what)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(what, (value, value))
+
+
+def first_to_go() -> None:
+    """Where memory runs out, the kernel takes this process before the training."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+def execute(order: Order, folder: str, failure: int) -> None:
+    """Become the program, with nothing of this process but its number. Says on `failure` why it could not."""
+    for number in _PASSED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    try:
+        os.execvpe(order.argv[0], order.argv, order.environment(folder))
+    except (OSError, ValueError) as error:
+        report(failure, error)
+        os._exit(127)
+
+
+def report(failure: int, error: Exception) -> None:
+    """Say why no program was started."""
+    with suppress(OSError):
+        os.write(failure, json.dumps(f"{type(error).__name__}: {error}").encode())
