@@ -283,3 +283,19 @@ def test_a_task_pins_a_commit_or_says_that_it_could_not(task):
         assert source.revision is not None or "commit" in task.unchecked or "revision" in task.unchecked
     assert task.instruction.strip()
     assert task.citation.strip()
+
+
+def table() -> str:
+    """All records, as docs/tasks.md shows them."""
+    rows = ["| task | data | splits | commit | what it is | not checked |", "|---|---|---|---|---|---|"]
+    for task in TASKS.values():
+        sources = list(dict.fromkeys(split.source for split in task.splits.values()))
+        data = ", ".join(f"`{source.repo}`" + f" {source.config or ''}".rstrip() for source in sources)
+        commits = ", ".join(f"`{source.revision[:7]}`" if source.revision else "none" for source in sources)
+        splits = ", ".join(f"`{name}`" for name in task.splits)
+        rows.append(f"| `{task.name}` | {data} | {splits} | {commits} | {task.citation} | {task.unchecked} |")
+    return "\n".join(rows) + "\n"
+
+
+def test_the_table_of_the_page_is_that_of_the_records():
+    assert table() in (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")

@@ -33,7 +33,7 @@ def read_source(
             raise ConfigError("got both files and revision; a revision is one of the Hub's, local files have none")
         return _from_disk(source, Path(files).expanduser())
     if "://" in source.repo:
-        raise ConfigError(f"{source.repo} is not on the Hub; {_how_to_fetch(source, None)}")
+        raise ConfigError(f"{source.repo} is not on the Hub; {_how_to_fetch(source, source.revision)}")
     return _from_hub(source, revision or source.revision)
 
 
@@ -119,20 +119,21 @@ def _reason(error: BaseException) -> str:
 
 
 def _digest(paths: Sequence[Path]) -> str:
-    """SHA-256 of one file; of several, that of their listing as `sha256sum` prints it, by name."""
-    digests = {}
+    """SHA-256 of one file; of several, that of their listing as `sha256sum` prints it, in order."""
+    listing = []
     for path in paths:
         with path.open("rb") as file:
-            digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    if len(digests) == 1:
-        return next(iter(digests.values()))
-    return hashlib.sha256("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()).hexdigest()
+            listing.append((path.name, hashlib.file_digest(file, "sha256").hexdigest()))
+    if len(listing) == 1:
+        return listing[0][1]
+    return hashlib.sha256("".join(f"{digest}  {name}\n" for name, digest in sorted(listing)).encode()).hexdigest()
 
 
 def _how_to_fetch(source: Source, revision: str | None) -> str:
     names = " ".join(source.files)
     if "://" in source.repo:
-        return f"fetch {names or 'its files'} from there and name their directory with files (task_files in a recipe)"
+        at = f" at commit {revision}" if revision else ""
+        return f"fetch {names or 'its files'}{at} and name their directory with files (task_files in a recipe)"
     pin = f" --revision {revision}" if revision else ""
     return (
         f"fetch it where there is a network with `hf download --repo-type dataset {source.repo}{pin}"
