@@ -23,8 +23,8 @@ class Item:
 
     id: str
     messages: Sequence[dict[str, Any]]
-    reference: str
-    """The answer, or the tests of a program."""
+    reference: str | None
+    """The answer, or the tests of a program; None where another harness judges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class Benchmark:
     items: Sequence[Item]
     record: Mapping[str, Any]
     """Where they come from, as it stands in the settings of an evaluation."""
+    export: str = ""
+    """The file that is written for another harness, which judges; empty where the package's verifiers do."""
 
 
 def load_benchmark(name: str, *, files: Path | None = None, limit: int | None = None) -> Benchmark:
@@ -50,7 +52,7 @@ def load_benchmark(name: str, *, files: Path | None = None, limit: int | None = 
     if limit is not None:
         rows = rows.select(range(min(limit, len(rows))))
     column = "tests" if task.kind is Kind.CODE else "answer"
-    items = [Item(row["id"], row["prompt"], row[column]) for row in rows]
+    items = [Item(row["id"], row["prompt"], None if task.export else row[column]) for row in rows]
     if not items:
         raise ConfigError(f"{name} has no problems" + ("" if files is None else f" in {files}"))
     if len({item.id for item in items}) < len(items):
@@ -62,8 +64,9 @@ def load_benchmark(name: str, *, files: Path | None = None, limit: int | None = 
         "local_files": files is not None,
         "problems": len(items),
         "digest": _digest(items),
+        "export": task.export,
     }
-    return Benchmark(name, task.kind, items, record)
+    return Benchmark(name, task.kind, items, record, task.export)
 
 
 def _digest(items: Sequence[Item]) -> str:

@@ -80,8 +80,7 @@ class TransformersEngine:
 
     def _generation(self, new: list[int], limit: int) -> Generation:
         length = next((place + 1 for place, token in enumerate(new) if token in self._ends), None)
-        text = self._prompts.tokenizer.decode(new[:length], skip_special_tokens=True)
-        return Generation(text, length or limit, truncated=length is None)
+        return Generation(self._prompts.text(new[:length]), length or limit, truncated=length is None)
 
 
 class _SeededSampling(LogitsProcessor):  # type: ignore[misc]

@@ -64,7 +64,7 @@ class VLLMEngine:
             use_tqdm=False,
             lora_request=self._lora,
         )
-        found.update(zip(fit, map(_generation, outputs), strict=True))
+        found.update(zip(fit, map(self._generation, outputs), strict=True))
         return [found[place] for place in range(len(requests))]
 
     def _params(self, request: Request, prompt_tokens: int) -> SamplingParams:
@@ -74,12 +74,13 @@ class VLLMEngine:
             top_p=sampling.top_p,
             max_tokens=room(prompt_tokens, self._context, sampling),
             seed=request.seed,
+            detokenize=False,
         )
 
-
-def _generation(output: Any) -> Generation:
-    (completion,) = output.outputs
-    return Generation(completion.text, len(completion.token_ids), truncated=completion.finish_reason == "length")
+    def _generation(self, output: Any) -> Generation:
+        (made,) = output.outputs
+        ids = made.token_ids
+        return Generation(self._prompts.text(ids), len(ids), truncated=made.finish_reason == "length")
 
 
 def _rank(adapter: str) -> int:

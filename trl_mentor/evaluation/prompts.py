@@ -1,4 +1,4 @@
-"""How a question becomes the tokens that any engine is given."""
+"""How a question becomes tokens and tokens a completion, whatever the engine."""
 
 from __future__ import annotations
 
@@ -28,3 +28,7 @@ class Prompts:
             list(messages), add_generation_prompt=True, return_dict=True, **self._kwargs
         )
         return list(rendered["input_ids"])
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The completion that these tokens are."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))

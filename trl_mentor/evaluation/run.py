@@ -95,7 +95,7 @@ def rescored(benchmark: Benchmark, samples: Sequence[Sample]) -> list[Sample]:
     """The same completions with a fresh verdict on each that has tokens."""
     items = {item.id: item for item in benchmark.items}
     asked = [sample for sample in samples if sample.tokens]
-    verdicts = iter(judge(benchmark.kind, [items[s.problem] for s in asked], [s.completion for s in asked]))
+    verdicts = iter(judge(benchmark, [items[s.problem] for s in asked], [s.completion for s in asked]))
     return [_with_verdict(sample, next(verdicts)) if sample.tokens else sample for sample in samples]
 
 
