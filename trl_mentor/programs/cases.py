@@ -7,14 +7,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trl_mentor.programs.codec import encode
+from trl_mentor.programs.codec import encode, is_encoded
 from trl_mentor.programs.common import common_names
 from trl_mentor.programs.compare import same_output, same_value, shown
 from trl_mentor.programs.tests import Case, ProgramTests, Style
 from trl_mentor.programs.verdict import (
     MEMORY_MIB,
     SECONDS,
-    WALL,
     Verdict,
     clipped,
     limits_note,
@@ -26,33 +25,35 @@ from trl_mentor.sandbox import Limits, Sandbox
 
 _LATE = 3
 """After so many inputs without an end the rest is not tried and fails."""
-_WHOLE = 10 * WALL
-"""Seconds for all inputs together."""
+_WHOLE = 10
+"""All inputs together may take so many times what one may."""
+_SLACK = 5.0
 _TOLD = 3
 _UNREADABLE = (LookupError, TypeError, ValueError, RecursionError)
 
 
-def run_cases(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bool) -> Verdict:
+def run_cases(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bool, seconds: int = SECONDS) -> Verdict:
     """Run a program for the inputs of STDIN or CALL tests; `stop` ends it at the first that fails."""
-    end = time.monotonic() + _WHOLE
+    whole = 2.0 * seconds * _WHOLE
+    end = time.monotonic() + whole
     expected = max(len(case.output) if tests.style is Style.STDIN else _size(case.output) for case in tests.cases)
     most = 1 << max(16, (2 * expected).bit_length())  # rounded up: not even the length of the longest is told
-    order = {
+    order: dict[str, Any] = {
         "style": str(tests.style),
         "program": program.lstrip("\ufeff"),
         "function": tests.function,
         "inputs": [_input(case, tests.style) for case in tests.cases],
         "common": common_names(),
-        "seconds": SECONDS,
-        "wall": WALL,
+        "seconds": seconds,
+        "wall": 2.0 * seconds,
         "most": most,
     }
-    bounds = Limits(seconds=_WHOLE, memory_mib=MEMORY_MIB)
+    bounds = Limits(seconds=whole, memory_mib=MEMORY_MIB)
     failures: list[str] = []
     total, passed, late = len(tests.cases), 0, 0
     try:
         with start(sandbox, AGENT, order, limits=bounds, end=end) as wire:
-            for case, report in zip(tests.cases, _reports(wire, total, end, most), strict=False):
+            for case, report in zip(tests.cases, _reports(wire, total, end, order), strict=False):
                 problem = _problem(case, report, tests.style)
                 if problem is None:
                     passed += 1
@@ -72,9 +73,10 @@ class _RefusedError(Exception):
     """The program does not compile."""
 
 
-def _reports(wire: Wire, total: int, end: float, most: int) -> Iterator[list[Any]]:
+def _reports(wire: Wire, total: int, end: float, order: dict[str, Any]) -> Iterator[list[Any]]:
     for _ in range(total):
-        report = wire.line(end, 16 * most + 100_000)
+        soon = time.monotonic() + order["wall"] + _SLACK  # the driver keeps to `wall` unless the program stops it
+        report = wire.line(min(end, soon), 16 * order["most"] + 100_000)
         if report[0] == "refused":
             raise _RefusedError(refused_note(report[1:]))
         yield report
@@ -92,6 +94,8 @@ def _problem(case: Case, report: Sequence[Any], style: Style) -> str | None:
     if not said:
         return "it ended the process instead of returning"
     value = parsed(said)[1]
+    if not is_encoded(value):
+        raise WireError("it wrote a result that is none")
     return None if same_value(value, case.output) else f"got {shown(value, 160)}"
 
 
@@ -106,7 +110,7 @@ def _told(case: Case, number: int, style: Style, problem: str) -> str:
 
 def _broken(error: Exception, tests: ProgramTests, ran: int) -> str:
     if isinstance(error, LateError):
-        return f"all tests together did not end within {_WHOLE:g} s, of which {ran} had ended"
+        return f"all {len(tests.cases)} tests together took too long; {ran} had ended"
     if isinstance(error, GoneError):
         return f"the program ended the process that runs it, after {ran} of {len(tests.cases)} tests"
     return f"the program disturbed the process that runs it ({error}), after {ran} of {len(tests.cases)} tests"

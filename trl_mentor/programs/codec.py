@@ -21,14 +21,18 @@ _VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items())
 
 
 class UnfitError(Exception):
-    """A value that has no plain form and may not stay where it is, or one that is too large."""
+    """A value has no plain form and may not stay where it is."""
+
+
+class TooLargeError(Exception):
+    """A value is too large to cross."""
 
 
 def encode(value: Any, keep: Callable[[Any], int], room: list[int]) -> str:
     """The value as JSON text.
 
     `keep` numbers an object that is no plain data (or raises `UnfitError`), and `room` holds the characters that are
-    left, which are used up: beyond them it raises `UnfitError`. Values of subclasses become values of their base.
+    left, which are used up: beyond them it raises `TooLargeError`. Values of subclasses become values of their base.
     """
     kind = type(value)
     if value is None:
@@ -107,7 +111,7 @@ def _pairs(name: str, items: Iterable[tuple[Any, Any]], keep: Callable[[Any], in
 def _use(room: list[int], characters: int) -> None:
     room[0] -= characters + 1
     if room[0] < 0:
-        raise UnfitError("a value is too large to be handed over")
+        raise TooLargeError("the value is too large to be handed over")
 
 
 def decode(data: Any, handle: Callable[[int], Any]) -> Any:
@@ -129,6 +133,28 @@ def decode(data: Any, handle: Callable[[int], Any]) -> Any:
     if kind == "handle":
         return handle(int(items[0]))
     return _BUILT[kind]([decode(item, handle) for item in items])
+
+
+def is_encoded(data: Any) -> bool:
+    """Whether parsed JSON is something that `encode` writes. It builds nothing, and is for the outside.
+
+    Raises `RecursionError` for what is nested too deeply.
+    """
+    if not isinstance(data, list):
+        return True
+    if not data or not isinstance(data[0], str):
+        return False
+    kind, items = data[0], data[1:]
+    if kind in ("dict", "items"):
+        return all(isinstance(one, list) and len(one) == 2 and all(map(is_encoded, one)) for one in items)
+    if kind in _BUILT:
+        return all(map(is_encoded, items))
+    wanted = _PARTS.get(kind)
+    return wanted == len(items) and all(isinstance(item, str) for item in items)
+
+
+_PARTS = {"int": 1, "range": 3, "float": 1, "bytes": 1, "bytearray": 1, "complex": 2, "Decimal": 1, "Fraction": 1,
+          "handle": 1}  # fmt: skip
 
 
 def _imported(module: str, name: str, text: str) -> Any:

@@ -9,8 +9,11 @@ import marshal
 import os
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
+
+from trl_mentor.programs.codec import encode_error
 
 PROGRAM, TESTS = "<program>", "<tests>"
 """Names of the two sources in tracebacks."""
@@ -25,6 +28,7 @@ class Pipes:
         for standard in range(3):
             os.dup2(null, standard)
         os.close(null)
+        self.report('["ready"]')
 
     def receive(self) -> Any:
         """The next order. The process ends where there is none any more."""
@@ -59,14 +63,14 @@ def limit_cpu(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
-def place_of(error: BaseException, source: str, file: str) -> list[Any]:
-    """The number and the text of the line of a source at which an exception came up; None and "" if unknown."""
+def _place_of(error: BaseException, source: str) -> list[Any]:
+    """The number and the text of the line of the program at which an exception came up; None and "" if unknown."""
     number: int | None = None
-    if isinstance(error, SyntaxError) and error.filename == file:
+    if isinstance(error, SyntaxError) and error.filename == PROGRAM:
         number = error.lineno
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == file:
+        if trace.tb_frame.f_code.co_filename == PROGRAM:
             number = trace.tb_lineno
         trace = trace.tb_next
     lines = source.split("\n")
@@ -81,3 +85,19 @@ def names_in(code: Any) -> Iterator[str]:
     for constant in code.co_consts:
         if hasattr(constant, "co_names"):
             yield from names_in(constant)
+
+
+def new_module(name: str, code: Any, common: dict[str, Any]) -> Any:
+    """A new module that knows those of the commonly imported names that the code uses."""
+    module = type(sys)(name)
+    sys.modules[name] = module
+    for used in {*names_in(code)} & common.keys():
+        origin, attribute = common[used]
+        imported = __import__(origin)
+        setattr(module, used, getattr(imported, attribute) if attribute else imported)
+    return module
+
+
+def failure_of(error: BaseException, source: str) -> list[Any]:
+    """What `verdict` says of an exception of the program: its types, its message, and where it came up."""
+    return [*encode_error(error), *_place_of(error, source)]

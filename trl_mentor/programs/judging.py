@@ -6,11 +6,13 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from trl_mentor.errors import ConfigError
 from trl_mentor.programs.cases import run_cases
 from trl_mentor.programs.relay import run_asserts
 from trl_mentor.programs.store import TestStore
 from trl_mentor.programs.tests import ProgramTests, Style, TestsError, parse_tests
-from trl_mentor.programs.verdict import Verdict
+from trl_mentor.programs.verdict import NO_PROGRAM, SECONDS, Verdict
+from trl_mentor.programs.wire import NoStartError
 from trl_mentor.sandbox import Sandbox
 
 
@@ -19,13 +21,15 @@ def judge_programs(
     tests: Sequence[str],
     *,
     stop: bool = True,
+    seconds: int = SECONDS,
     store: TestStore | None = None,
     sandbox: Sandbox | None = None,
 ) -> list[Verdict]:
     """A verdict for each program under its tests (cells of a `tests` column), in order.
 
-    No program at all, None, fails. With `stop` a program ends at its first failing test. What occurs several times is run once. Tests that cannot be
-    read make an error of the verdict, whatever they are.
+    No program at all, None, fails. With `stop` a program ends at its first failing test. `seconds` of CPU may go into
+    each input, or into all calls of test code. What occurs several times is run once. Tests that cannot be read make
+    an error of the verdict, whatever they are.
     """
     if len(programs) != len(tests):
         raise ValueError(f"got {len(programs)} programs and {len(tests)} tests, expected one for each")
@@ -33,7 +37,7 @@ def judge_programs(
     pairs = list(dict.fromkeys(zip(programs, map(str, tests), strict=True)))
     box = sandbox or Sandbox()
     with ThreadPoolExecutor(min(_workers(), max(1, len(pairs)))) as pool:
-        verdicts = pool.map(lambda pair: _judge(pair[0], read[pair[1]], box, stop=stop), pairs)
+        verdicts = pool.map(lambda pair: _judge(pair[0], read[pair[1]], box, stop=stop, seconds=seconds), pairs)
         found = dict(zip(pairs, verdicts, strict=True))
     return [found[program, str(cell)] for program, cell in zip(programs, tests, strict=True)]
 
@@ -51,16 +55,16 @@ def _read(cells: Sequence[str], store: TestStore) -> dict[str, ProgramTests | st
     return found
 
 
-def _judge(program: str | None, tests: ProgramTests | str, sandbox: Sandbox, *, stop: bool) -> Verdict:
+def _judge(program: str | None, tests: ProgramTests | str, sandbox: Sandbox, *, stop: bool, seconds: int) -> Verdict:
     if isinstance(tests, str):
         return Verdict(0, 0, error=tests)
     if program is None:
-        return Verdict(0, 1)
+        return Verdict(0, 1, (NO_PROGRAM,))
     run = run_asserts if tests.style is Style.ASSERTS else run_cases
     try:
-        return run(program, tests, sandbox, stop=stop)
-    except OSError as error:
-        return Verdict(0, 0, error=f"no sandbox could be started: {error}")
+        return run(program, tests, sandbox, stop=stop, seconds=seconds)
+    except (OSError, ConfigError, NoStartError) as error:
+        return Verdict(0, 0, error=f"the program could not be run: {error}")
 
 
 def _workers() -> int:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import _ast
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
-from trl_mentor.programs.codec import UnfitError, decode, decode_error, encode, encode_error, texts
+from trl_mentor.programs.codec import UnfitError, encode_error, texts
+from trl_mentor.programs.handles import Program
 from trl_mentor.programs.inside import TESTS, Pipes, limit_cpu, names_in
 
 _ONLY_TREE = 0x400  # ast.PyCF_ONLY_AST, without the import of ast
@@ -45,16 +47,18 @@ class _Bench:
 
     def __init__(self, pipes: Pipes, order: dict[str, Any]) -> None:
         self.pipes, self.order = pipes, order
-        self.handles: dict[int, Handle] = {}
+        self.program = Program(pipes, order["most"])
         self.names: dict[str, Any] = {"__name__": "tests"}
         self.passed = self.failed = 0
 
     def prepare(self, setup: Any) -> None:
         """Take what the program defines; what the setup defines goes before it, but for the entry point."""
-        defined = {name: decode(value, self.handle) for name, value in self.pipes.receive()}
-        self.names.update(defined)
+        for name, value in self.pipes.receive():
+            with suppress(ValueError):
+                self.names[name] = self.program.read(value)
+        entry = self.names.get(self.order["entry_point"])
         self._attempt(setup)
-        self.names[self.order["entry_point"]] = defined[self.order["entry_point"]]
+        self.names[self.order["entry_point"]] = entry
 
     def run(self, tree: Any) -> None:
         """Run every statement, each with an assert in it as one test; the first failure may be the last test."""
@@ -118,86 +122,6 @@ class _Bench:
     def _said(self, error: BaseException) -> tuple[str, str]:
         _, own, message = encode_error(error)
         return own, message[:_SHOWN]
-
-    def handle(self, number: int) -> Handle:
-        """The handle with this number; there is one for each object."""
-        if number not in self.handles:
-            self.handles[number] = Handle(self, number)
-        return self.handles[number]
-
-    def ask(self, action: str, number: int, given: Any, named: Any) -> Any:
-        """What the program's process answers, which may be an exception."""
-        room = [self.order["most"]]
-        parts = (given if action != "call" else encode(given, _number_of, room), encode(named, _number_of, room))
-        first = texts(parts[0])[1:-1] if action != "call" else parts[0]
-        self.pipes.report(f'["ask",{texts(action, number)[1:-1]},{first},{parts[1]}]')
-        kind, *rest = self.pipes.receive()
-        if kind == "raised":
-            raise decode_error(rest[0], rest[2])
-        value, changed = (decode(part, self.handle) for part in rest)
-        if changed is not None:
-            for old, new in zip((one for one in given if type(one) in _UPDATED), changed, strict=True):
-                _update(old, new)
-        return value
-
-
-class Handle:
-    """Something of the program. Equal to itself alone."""
-
-    __slots__ = ("_bench", "_number")
-
-    def __init__(self, bench: _Bench, number: int) -> None:
-        object.__setattr__(self, "_bench", bench)
-        object.__setattr__(self, "_number", number)
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call it, in the program's process."""
-        return self._bench.ask("call", self._number, list(arguments), named)
-
-    def __getattr__(self, name: str) -> Any:
-        """Its attribute, in the program's process."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._bench.ask("get", self._number, name, None)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute, in the program's process."""
-        self._bench.ask("set", self._number, name, value)
-
-    def __repr__(self) -> str:
-        """Nothing that its class could choose."""
-        return "<an object of the program>"
-
-
-def _number_of(value: Any) -> int:
-    if type(value) is Handle:
-        number: int = value._number
-        return number
-    raise UnfitError(f"the tests pass a {type(value).__name__} to the program, which only plain data can be")
-
-
-def _update(old: Any, new: Any) -> None:
-    """Make a container equal to what the program made of its copy; containers in it stay the same objects."""
-    if type(old) is dict:
-        kept = {key: old[key] for key in old.keys() & new.keys()}
-        old.clear()
-        old.update({key: _merged(kept.get(key), value) for key, value in new.items()})
-    elif type(old) is set:
-        old.clear()
-        old.update(new)
-    else:
-        merged = [_merged(one, two) for one, two in zip(old, new, strict=False)]
-        old[:] = [*merged, *new[len(merged) :]]
-
-
-_UPDATED = (list, dict, set, bytearray)
-
-
-def _merged(old: Any, new: Any) -> Any:
-    if type(old) is type(new) and type(old) in _UPDATED:
-        _update(old, new)
-        return old
-    return new
 
 
 def _holds(node: Any, *kinds: Any) -> bool:

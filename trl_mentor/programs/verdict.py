@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 SECONDS = 6
-"""CPU time for each input, and for all calls of test code together. LiveCodeBench allows 6 s for an input."""
-WALL = 12.0
-"""The same on the clock: a program that sleeps has twice as long, and so has one on a busy machine."""
+"""CPU time for each input, as LiveCodeBench allows, and for all calls of test code together. On the clock it may be
+twice as long, for programs that sleep and machines that are busy."""
 MEMORY_MIB = 1024
+NO_PROGRAM = "there is no fenced block with a program (``` ... ```) after the thinking"
 _SHOWN = 160
 
 
@@ -40,7 +40,7 @@ class Verdict:
 def limits_note(ending: str) -> str:
     """How a run ended that did not end by itself."""
     return {
-        "timed_out": f"it did not end within {SECONDS} s",
+        "timed_out": "it took too long",
         "output": "it was stopped because it printed far more than any test expects",
         "killed": "it was killed, as by a broken memory access or by itself",
         "unstarted": "it could not be started, as too many processes were left over from earlier tests",

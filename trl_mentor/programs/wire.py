@@ -21,8 +21,8 @@ from typing import Any
 from trl_mentor.errors import MentorError
 from trl_mentor.sandbox import Limits, Running, Sandbox
 
-AGENT = ("codec", "inside", "agent")
-TESTER = ("codec", "inside", "tester")
+AGENT = ("codec", "inside", "watch", "server", "agent")
+TESTER = ("codec", "inside", "handles", "tester")
 """The modules of this package that run inside, the last of which has `main`."""
 
 _START = """
@@ -46,6 +46,10 @@ class WireError(MentorError):
 
 class LateError(WireError):
     """It has not answered in time."""
+
+
+class NoStartError(MentorError):
+    """The sandbox does not start Python, whatever the program is."""
 
 
 class GoneError(WireError):
@@ -118,7 +122,12 @@ def start(sandbox: Sandbox, modules: tuple[str, ...], order: Any, *, limits: Lim
     argv = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-W", "ignore", "-c", _START]
     with sandbox.start(argv, files={}, limits=limits) as running:
         wire = Wire(running)
-        wire.send(_codes(modules), end)
+        try:
+            wire.send(_codes(modules), end)
+            if wire.line(end, _CHUNK) != ["ready"]:
+                raise WireError("it said something else")
+        except WireError as error:
+            raise NoStartError(f"Python does not start in the sandbox ({error}): {' '.join(argv[:-2])}") from None
         wire.send(order, end)
         yield wire
 

@@ -14,8 +14,6 @@ from trl_mentor.programs.judging import judge_programs
 from trl_mentor.programs.verdict import Verdict
 from trl_mentor.rewards.judgement import Judgement
 
-NO_PROGRAM = "there is no fenced block with a program (``` ... ```) after the thinking"
-
 
 def code_reward(
     completions: Sequence[Any], tests: Sequence[str], log_extra: Callable[..., None] | None = None, **_: Any
@@ -53,8 +51,6 @@ def judge_code(texts: Sequence[str], tests: Sequence[str], *, fraction: bool = F
 def _judgement(program: str | None, verdict: Verdict, *, fraction: bool) -> Judgement:
     if verdict.error is not None:
         return Judgement(None, _answer(program), error=verdict.error)
-    if program is None:
-        return Judgement(0.0, feedback=NO_PROGRAM)
     score = verdict.share if fraction else float(verdict.right)
     return Judgement(score, _answer(program), None if verdict.right else _feedback(verdict, fraction=fraction))
 
