@@ -23,6 +23,7 @@ COMMANDS = {
         "trl_mentor.cli.demo",
         "see zero-reward groups turn into lessons: a small run on a CPU, no endpoint",
     ),
+    "eval": ("trl_mentor.cli.eval", "evaluate a model on benchmarks, without hints, every completion kept"),
     "grpo": ("trl_mentor.cli.launch", "train: everything `trl grpo` takes, and every mentor_* setting"),
     "hint": ("trl_mentor.cli.hint", "ask your mentor endpoint for a hint on one failure and see all it did"),
     "plan": (
