@@ -262,3 +262,8 @@ def test_programs_are_written_as_bigcodebench_reads_them(tmp_path: Path) -> None
     assert {task.export for task in BENCHMARKS} <= {"", *COMMANDS}
     with pytest.raises(ConfigError, match="no export 'evalplus'"):
         export_command("evalplus", path)
+
+
+def test_the_page_lists_every_benchmark() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "benchmarks.md").read_text("utf-8")
+    assert [task.name for task in BENCHMARKS if f"\n| `{task.name}` |" not in page] == []
