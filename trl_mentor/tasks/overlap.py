@@ -93,7 +93,7 @@ def find_overlaps(
 
     They overlap if the row's n-grams cover the whole problem, or if those that are no common phrase cover
     `min_share` of it. `progress` is told after each row how many have been read. Memory is linear in the benchmarks
-    and in what is found; each row takes time linear in its words.
+    and in what is found; time is linear in the texts and in the pairs that share a run which is no phrase.
     """
     if gram_words < SHORTEST_GRAM or not 0 <= min_share <= 1:
         raise ConfigError(
@@ -112,6 +112,7 @@ def find_overlaps(
             candidates.append(place)
         progress(place + 1)
     phrases = {gram for gram, texts in seen.items() if texts > COMMON}
+    _narrow(where, targets, phrases)
     overlaps = (_overlaps(rows[place], targets, where, phrases, min_share) for place in candidates)
     return [overlap for found_in_row in overlaps for overlap in found_in_row]
 
@@ -135,6 +136,17 @@ def _index(targets: Sequence[_Target]) -> dict[int, dict[int, list[int]]]:
         for gram in dict.fromkeys(target.grams):
             grams[gram].append(place)
     return where
+
+
+def _narrow(where: dict[int, dict[int, list[int]]], targets: Sequence[_Target], phrases: set[int]) -> None:
+    """Let phrases lead only to the targets that begin with them and are nothing else, so that few are looked at."""
+    for grams in where.values():
+        for gram in phrases & grams.keys():
+            grams[gram] = [
+                place
+                for place in grams[gram]
+                if targets[place].grams[0] == gram and phrases.issuperset(targets[place].grams)
+            ]
 
 
 def _found(content: tuple[str, ...], where: Mapping[int, Mapping[int, list[int]]]) -> set[int]:
