@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import BinaryIO
 
 from trl_mentor.sandbox import inmate, seccomp, users
@@ -42,7 +43,7 @@ class Bubblewrap:
             os.setsid()
             inmate.first_to_go()
             os.nice(inmate.NICENESS)
-            os.umask(0o077)
+            os.umask(0o022)
             arguments = ["bwrap", *self._view(), *self._box(order, file)]
             if seccomp.supported():
                 arguments += ["--seccomp", str(_in_memory(seccomp.build_filter(namespaces=True)))]
@@ -59,8 +60,11 @@ class Bubblewrap:
         if self._user is None:
             arguments += ["--unshare-user", "--uid", str(_NOBODY), "--gid", str(_NOBODY)]
         else:
-            arguments += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+            arguments += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
         arguments += ["--die-with-parent"]
+        parents = {str(parent) for path in self._readable for parent in Path(path).parents} - {"/"}
+        for path in sorted(parents - set(self._readable)):
+            arguments += ["--perms", "0755", "--dir", path]
         for path in self._readable:
             arguments += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
         return arguments
