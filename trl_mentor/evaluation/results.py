@@ -1,0 +1,110 @@
+"""The figures of a folder, computed from its samples alone, and the files that they are written to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trl_mentor.errors import ConfigError
+from trl_mentor.evaluation.export import export_command, write_samples
+from trl_mentor.evaluation.records import Sample
+from trl_mentor.evaluation.store import Folder
+from trl_mentor.evaluation.summary import Summary, summarize
+from trl_mentor.evaluation.table import Table, figures, gains
+from trl_mentor.markdown import literal, table
+from trl_mentor.tasks import TASKS
+
+THE_MODEL = {"model", "revision", "adapter"}
+"""What a run and its base run may differ in without a note."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What an evaluation found."""
+
+    summary: Summary
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+    """What a reader of the tables has to know besides."""
+
+
+def write_results(folder: Folder, *, base: Folder | None = None) -> Results:
+    """Compute and write results.json, results.md, and the files of benchmarks that another harness judges.
+
+    Raises `ConfigError` for a base run on other problems of the same name.
+    """
+    made = folder.settings()
+    samples = {name: folder.samples(name) for name in made["benchmarks"]}
+    notes = [f"{name}: {note}" for name, note in _incomplete(made, samples).items()]
+    notes += _exported(folder, made, samples)
+    judged = {name: TASKS[name].kind for name, record in made["benchmarks"].items() if not record["export"]}
+    compared: list[Sample] = []
+    if base is not None:
+        notes += _differences(folder, base)
+        compared = [sample for name in judged for sample in base.samples(name)]
+    num_samples = made["settings"]["num_samples"]
+    summary = summarize(
+        (sample for name in judged for sample in samples[name]), judged, ks=_ks(num_samples), base=compared
+    )
+    tables = [figures(summary, num_samples)] if summary.benchmarks else []
+    if (against := gains(summary)) is not None:
+        tables.append(against)
+    results = Results(summary, tuple(tables), tuple(notes))
+    where = None if base is None else str(base.path)
+    record = {"model": made["settings"]["model"], "base": where, "notes": notes, **summary.to_json()}
+    folder.write("results.json", json.dumps(record, indent=1))
+    folder.write("results.md", _markdown(made["settings"]["model"], results))
+    return results
+
+
+def _ks(num_samples: int) -> list[int]:
+    """Powers of two up to the number of completions, and that number."""
+    return [*(2**power for power in range(num_samples.bit_length()) if 2**power < num_samples), num_samples]
+
+
+def _incomplete(made: Mapping[str, Any], samples: Mapping[str, list[Sample]]) -> dict[str, str]:
+    counts = {
+        name: (len(samples[name]), record["problems"] * made["settings"]["num_samples"])
+        for name, record in made["benchmarks"].items()
+    }
+    return {
+        name: f"only {there:,} of {all_of_them:,} completions are there"
+        for name, (there, all_of_them) in counts.items()
+        if there < all_of_them
+    }
+
+
+def _exported(folder: Folder, made: Mapping[str, Any], samples: Mapping[str, list[Sample]]) -> list[str]:
+    """Write what other harnesses judge, and say how they are asked."""
+    notes = []
+    for name, record in made["benchmarks"].items():
+        if record["export"]:
+            path = folder.path / f"{name}.jsonl"
+            write_samples(path, samples[name])
+            notes.append(f"{name} is judged by its own harness: {export_command(record['export'], path)}")
+    return notes
+
+
+def _differences(folder: Folder, base: Folder) -> list[str]:
+    """Settings other than the model in which the base run differs, as the gain may be theirs."""
+    ours, theirs = folder.settings(), base.settings()
+    for name in ours["benchmarks"].keys() & theirs["benchmarks"].keys():
+        mine, other = ours["benchmarks"][name], theirs["benchmarks"][name]
+        if mine["problems"] == other["problems"] and mine["digest"] != other["digest"]:
+            raise ConfigError(f"the problems of {name} in {base.path} are not those of {folder.path}; compare others")
+    return [
+        f"the base run differs in {key}: {json.dumps(theirs['settings'].get(key))} there, {json.dumps(value)} here"
+        for key, value in ours["settings"].items()
+        if key not in THE_MODEL and theirs["settings"].get(key) != value
+    ]
+
+
+def _markdown(model: str, results: Results) -> str:
+    parts = [f"# {literal(model)}\n"]
+    for found in results.tables:
+        rows = [[literal(cell) for cell in row] for row in found.rows]
+        parts.append(f"{found.title}:\n\n{table([literal(name) for name in found.columns], rows)}")
+    parts += [f"* {literal(note)}\n" for note in results.notes]
+    return "\n".join(parts)
