@@ -45,8 +45,13 @@ class Launcher:
         with ExitStack() as stack:
             (feed, out, err), answer = self._start(stack, argv, files, limits, ("in", "out", "out"))
             talk = Talk(feed, (out, err), answer, stdin, limits.output_bytes)
-            report = _read_report(talk.until_the_end(limits.seconds + _PATIENCE))
-        return _result(report, talk, argv, limits)
+            report = b""
+            try:
+                report = talk.until_the_end(limits.seconds + _PATIENCE)
+            finally:
+                if not report:  # Ctrl-C, or late beyond all patience
+                    _dismiss(answer)
+        return _result(_read_report(report), talk, argv, limits)
 
     @contextmanager
     def start(self, argv: Sequence[str], files: Mapping[str, bytes], limits: Limits) -> Iterator[Running]:
@@ -57,13 +62,7 @@ class Launcher:
             try:
                 yield running
             finally:
-                running.kill()
-                answer.settimeout(_PATIENCE)
-                report = b""
-                with suppress(OSError):
-                    while part := answer.recv(_CHUNK):
-                        report += part
-                _check_started(_read_report(report), argv)
+                _check_started(_read_report(_dismiss(answer)), argv)
 
     def close(self) -> None:
         self._warden.close()
@@ -90,6 +89,17 @@ class Launcher:
                 numbers.append(handed.enter_context(other).fileno())
             self._warden.ask([*numbers, theirs.fileno(), order.fileno()])
         return ours, answer
+
+
+def _dismiss(answer: socket.socket) -> bytes:
+    """End a program and wait until nothing of it is left; what is said of it."""
+    report = b""
+    with suppress(OSError):
+        answer.shutdown(socket.SHUT_WR)
+        answer.settimeout(_PATIENCE)
+        while part := answer.recv(_CHUNK):
+            report += part
+    return report
 
 
 def _read_report(data: bytes) -> dict[str, Any]:
