@@ -10,11 +10,10 @@ import builtins
 import os
 import sys
 import time
-from contextlib import suppress
 from typing import Any
 
 from trl_mentor.programs.codec import UnfitError, decode, encode, encode_error, texts
-from trl_mentor.programs.inside import PROGRAM, Pipes, failure_of, limit_cpu, new_module
+from trl_mentor.programs.inside import PROGRAM, Pipes, failure_of, limit_cpu, new_module, suppress
 from trl_mentor.programs.server import Server
 from trl_mentor.programs.watch import Watch
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from trl_mentor.programs.codec import UnfitError, decode, encode, texts
-from trl_mentor.programs.inside import Pipes, failure_of, new_module
+from trl_mentor.programs.inside import Pipes, failure_of, new_module, suppress
 
 _MOST_HANDLES = 10_000
 _MUTABLE = (list, dict, set, bytearray)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import _ast
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from trl_mentor.programs.codec import UnfitError, encode_error, texts
 from trl_mentor.programs.handles import Program
-from trl_mentor.programs.inside import TESTS, Pipes, limit_cpu, names_in
+from trl_mentor.programs.inside import TESTS, Pipes, limit_cpu, names_in, suppress
 
 _ONLY_TREE = 0x400  # ast.PyCF_ONLY_AST, without the import of ast
 _SHOWN = 300

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
-from contextlib import suppress
+
+from trl_mentor.programs.inside import SIGKILL, SIGXCPU, suppress
 
 
 class Watch:
@@ -24,7 +24,7 @@ class Watch:
             time.sleep(0.005)
             ending = "timed_out" if time.monotonic() > end else ""
         with suppress(OSError):
-            os.killpg(self.child, signal.SIGKILL)
+            os.killpg(self.child, SIGKILL)
         if self.status is None:
             with suppress(ChildProcessError):
                 self.status = os.waitpid(self.child, 0)[1]
@@ -32,7 +32,7 @@ class Watch:
             os.close(pipe)
         if ending or self.status is None or not os.WIFSIGNALED(self.status):
             return ending or "exited"
-        return "timed_out" if os.WTERMSIG(self.status) == signal.SIGXCPU else "killed"
+        return "timed_out" if os.WTERMSIG(self.status) == SIGXCPU else "killed"
 
     def text(self, pipe: int) -> str:
         """What came through a pipe."""
