@@ -22,6 +22,8 @@ REFUSED_OPTIONS = ("tools", "environment_factory", "rollout_func")
 IMAGE_COLUMNS = ("image", "images")
 TOPIC_COLUMNS = ("topic", "subject")
 ANSWER_COLUMNS = ("answer", "solution")
+TESTS_COLUMN = "tests"
+"""The reference of a programming task, which has no answer: what failed is the mentor's to read (`channel`)."""
 
 
 def check_arguments(
@@ -168,7 +170,8 @@ def warn_if_queue_is_small(size: int, *, groups: int) -> None:
 def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[str, ...]:
     """Columns in which to look for the reference answer of a data set row.
 
-    Raises `ConfigError` if the chosen one is not among `columns`, and warns if there is no candidate.
+    Raises `ConfigError` if the chosen one is not among `columns`, and warns if there is neither a candidate nor a
+    column of tests.
     """
     chosen = settings.mentor_answer_column
     candidates = ANSWER_COLUMNS if chosen is None else (chosen,)
@@ -177,6 +180,8 @@ def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[s
         return candidates
     if chosen is not None:
         raise ConfigError(f"mentor_answer_column is {chosen!r}, but the training data set has the columns {names}")
+    if TESTS_COLUMN in names:
+        return ()
     logger.warning(
         "trl-mentor: "
         "the training data set has no %s column, so the mentor diagnoses without the answer and no rule can tell "

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from trl_mentor.leaks import code
 from trl_mentor.leaks.choices import as_open_question, names_choice
 from trl_mentor.leaks.disguises import holds_all_words, is_disguised_in
+from trl_mentor.leaks.hidden_tests import quotes_hidden_test
 from trl_mentor.leaks.hint_rules import CODE, COPIES_SOLUTION, GIVES_ANSWER, says_answer
 from trl_mentor.leaks.last_step import leaves_last_step
 from trl_mentor.leaks.math_leaks import states_equal
@@ -25,6 +26,7 @@ DISGUISES_ANSWER = "The hint spells out or encodes the final answer: name the id
 EQUALS_ANSWER = "The hint holds an expression that equals the final answer: stop before any result."
 LAST_STEP = "The hint gives every value of the last step: say what to do next, and leave the values to the student."
 NAMES_CHOICE = "The hint singles out one of the options: say how to tell them apart, and name none or several."
+QUOTES_TEST = "The hint quotes a test that the question does not show: name the kind of input to think about instead."
 TELLS_OUTPUT = "The hint tells what a test expects: name the kind of input to think about, and no output."
 
 
@@ -75,6 +77,12 @@ def tells_output(hint: str, group: CollapsedGroup) -> str | None:
     return TELLS_OUTPUT if found else None
 
 
+def quotes_test(hint: str, group: CollapsedGroup) -> str | None:
+    """The input or expected result of a hidden test, as the verifier reported it for an attempt."""
+    feedback = tuple(attempt.feedback for attempt in group.attempts if attempt.feedback)
+    return QUOTES_TEST if feedback and quotes_hidden_test(hint, question=group.question, feedback=feedback) else None
+
+
 def writes_pseudocode(hint: str, _: CollapsedGroup) -> str | None:
     """Statements line by line, in whatever language."""
     return CODE if code.is_pseudocode(hint) else None
@@ -85,7 +93,7 @@ GENERAL: tuple[LeakRule, ...] = (spells_answer, singles_out, gives_last_step, eq
 DOMAIN_RULES: Mapping[str, tuple[LeakRule, ...]] = {
     "math": GENERAL,
     "general": GENERAL,
-    "code": (*GENERAL, copies_program, tells_output, writes_pseudocode),
+    "code": (*GENERAL, copies_program, tells_output, quotes_test, writes_pseudocode),
 }
 
 

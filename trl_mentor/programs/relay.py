@@ -111,7 +111,7 @@ class _Relay:
         return answer
 
     def _note(self, number: int, source: str, expected: Any, got: Any, kind: Any, message: Any) -> None:
-        said = f"test {number}: {clipped(source, 240)}"
+        said = f"hidden test {number}: {clipped(' '.join(str(source).split()), 240)}"
         if kind is None:
             said += f"; expected {clipped(expected)}, got {clipped(got)}"
         elif self.raised is not None:
