@@ -16,7 +16,7 @@ def show(results: Results) -> None:
     for found in results.tables:
         table = Table(title=found.title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
         for place, name in enumerate(found.columns):
-            table.add_column(Text(name), justify="right" if place else "left", overflow="fold")
+            table.add_column(Text(name), justify="right" if place else "left", no_wrap=not place)
         for row in found.rows:
             table.add_row(*map(Text, row))
         console.print(table)

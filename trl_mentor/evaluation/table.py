@@ -20,10 +20,9 @@ class Table:
 
 
 def figures(summary: Summary, num_samples: int) -> Table:
-    """pass@1 and, with several completions per problem, pass@k and maj@k of benchmarks and of kinds, in percent."""
+    """pass@1, which is avg@k too, and of several completions pass@k and maj@k; of benchmarks and of their kinds."""
     many = num_samples > 1
     extra = (f"pass@{num_samples}", f"maj@{num_samples}") if many else ()
-    first = f"pass@1 = avg@{num_samples}" if many else "pass@1"
     rows = []
     for found in summary.benchmarks:
         rows.append((found.benchmark, f"{found.problems:,}", *_shares(found, num_samples), *_counts(found)))
@@ -33,9 +32,9 @@ def figures(summary: Summary, num_samples: int) -> Table:
             rows.append(
                 (f"{average.kind}, by problems", f"{average.problems:,}", *_shares(average, num_samples), *blank)
             )
-            rows.append((f"{average.kind}, by benchmarks", "", f"{average.macro:.1%}", *("",) * len(extra), *blank))
-    columns = ("benchmark", "problems", first, *extra, "cut off", "not judged", "tokens")
-    return Table("right answers, with 95 % intervals", columns, tuple(rows))
+            rows.append((f"{average.kind}, by benchmarks", "", _percent(average.macro), *("",) * len(extra), *blank))
+    columns = ("benchmark", "problems", "pass@1", *extra, "cut off", "not judged", "tokens")
+    return Table("Right answers in percent, with 95 % intervals", columns, tuple(rows))
 
 
 def gains(summary: Summary) -> Table | None:
@@ -44,7 +43,7 @@ def gains(summary: Summary) -> Table | None:
     rows += [(f"{found.kind}, by problems", found.gain) for found in summary.averages if len(found.benchmarks) > 1]
     cells = tuple((name, *_gain(gain)) for name, gain in rows if gain is not None)
     columns = ("benchmark", "common problems", "base", "this", "difference", "relative gain")
-    return Table("pass@1 against the base run, with 95 % intervals", columns, cells) if cells else None
+    return Table("pass@1 in percent against the base run, with 95 % intervals", columns, cells) if cells else None
 
 
 def _shares(found: BenchmarkSummary | Average, num_samples: int) -> tuple[str, ...]:
@@ -54,11 +53,15 @@ def _shares(found: BenchmarkSummary | Average, num_samples: int) -> tuple[str, .
 
 
 def _counts(found: BenchmarkSummary) -> tuple[str, str, str]:
-    return f"{found.truncated:.1%}", f"{found.unjudged:,}", f"{found.mean_tokens:,.0f}"
+    return _percent(found.truncated), f"{found.unjudged:,}", f"{found.mean_tokens:,.0f}"
 
 
 def _estimate(found: Estimate | None) -> str:
-    return "" if found is None else f"{found.value:.1%} [{found.low:.1%}, {found.high:.1%}]"
+    return "" if found is None else f"{_percent(found.value)} [{_percent(found.low)}, {_percent(found.high)}]"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
 
 
 def _gain(gain: Gain) -> tuple[str, ...]:
@@ -66,6 +69,6 @@ def _gain(gain: Gain) -> tuple[str, ...]:
     difference = f"{100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
     relative = "none: the base is 0"
     if gain.relative is not None:
-        high = f"{gain.relative.high:+.1%}" if isfinite(gain.relative.high) else "inf"
-        relative = f"{gain.relative.value:+.1%} [{gain.relative.low:+.1%}, {high}]"
-    return f"{gain.problems:,}", f"{gain.base:.1%}", f"{gain.value:.1%}", difference, relative
+        high = f"{100 * gain.relative.high:+.1f}" if isfinite(gain.relative.high) else "inf"
+        relative = f"{100 * gain.relative.value:+.1f} [{100 * gain.relative.low:+.1f}, {high}]"
+    return f"{gain.problems:,}", _percent(gain.base), _percent(gain.value), difference, relative
