@@ -34,6 +34,9 @@ ABLATIONS = {
     "without judgment and repair": "no_judge",
 }
 BENCHMARKS = {"math": "aime24,aime25,math500,gaokao-bench,olympiadbench", "code": "humaneval,mbpp,bigcodebench"}
+FILES = {"math": ("--files", "gaokao-bench=data/gaokao-bench"), "code": ()}
+"""GAOKAO-Bench is not on the Hub: see docs/benchmarks.md for the two files to fetch."""
+
 OUT_OF_DISTRIBUTION = "mmlu"
 """Table 1 shows it beside the average, not in it, so it is an evaluation of its own."""
 
@@ -122,7 +125,7 @@ def evaluation(recipe: Recipe) -> dict[str, list[str]]:
     sampled = ["--num-samples", "16", "--temperature", "0.6", "--top-p", "0.95", *length]
     greedy = ["--num-samples", "1", "--temperature", "0", *length]
     start = ["trl-mentor", "eval", "--benchmarks"]
-    found = {recipe.kind: [*start, BENCHMARKS[recipe.kind], *sampled]}
+    found = {recipe.kind: [*start, BENCHMARKS[recipe.kind], *FILES[recipe.kind], *sampled]}
     return found | ({"mmlu": [*start, OUT_OF_DISTRIBUTION, *greedy]} if recipe.kind == "math" else {})
 
 
