@@ -16,7 +16,8 @@ def show(results: Results) -> None:
     for found in results.tables:
         table = Table(title=found.title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
         for place, name in enumerate(found.columns):
-            table.add_column(Text(name), justify="right" if place else "left", no_wrap=not place)
+            widest = max(map(len, name.split()))
+            table.add_column(Text(name), justify="right" if place else "left", no_wrap=not place, min_width=widest)
         for row in found.rows:
             table.add_row(*map(Text, row))
         console.print(table)
