@@ -43,7 +43,7 @@ class TestStore:
             handle, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(gzip.compress(content, 6, mtime=0))
+                    file.write(gzip.compress(content, 1, mtime=0))
                 os.replace(name, path)
             except BaseException:
                 with suppress(OSError):
