@@ -5,15 +5,18 @@ from __future__ import annotations
 import atexit
 import importlib.util
 import os
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from typing import Any
 
 from trl_mentor.assembly import completion_text
 from trl_mentor.causes import NOTHING_PARSED
 from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, VERIFIER_ERROR
 from trl_mentor.errors import ConfigError
+from trl_mentor.quoting import clean_text
 from trl_mentor.records import Completion
 from trl_mentor.rewards.judgement import Judgement
 from trl_mentor.rewards.math_pool import MathPool
@@ -26,9 +29,10 @@ Reference = str | Sequence[str]
 POOL = MathPool()
 
 _LIMIT = 20.0
-"""Seconds for an answer. The process ends itself after three seconds of CPU; only a starved one is so late."""
+"""Seconds for an answer. The process ends itself after two seconds of CPU; only a starved one is so late."""
 _LONGEST = 1_000_000
 """Characters of a completion that are read, from its end."""
+_SHOWN = 300
 _NO_ANSWER = "No final answer was found: none in \\boxed{}, and none after words such as 'the answer is'."
 _TOO_LATE = "The final answer could not be read in a bounded time; it should be a short expression."
 
@@ -114,22 +118,28 @@ class _Batch:
             return self._checked[reference]
 
 
-def _judged(text: str, reference: Reference) -> Judgement | None:
-    """The judgement; None where the process took too long or too much memory for it."""
+def _judged(text: str, reference: Reference, again: bool = True) -> Judgement | None:
+    """The judgement; None where it took too long. A process that was lost to something else is replaced once."""
     with POOL.lent() as worker:
         verdict = worker.ask({"reference": reference, "text": text}, _LIMIT)
-        if verdict is None:
+        named = worker.ask({}, _LIMIT) if verdict is not None and verdict.get("written") is not None else None
+        if verdict is None or (named is None and verdict.get("written") is not None):
             worker.end()
-            return None
-        if "unreadable" in verdict:
-            return Judgement(None, error=f"the reference answer cannot be read: {verdict['unreadable']}")
-        if verdict["written"] is None:
-            return Judgement(0.0, feedback=_NO_ANSWER)
-        named = worker.ask({}, _LIMIT)
-        if named is None:
-            worker.end()
-        name = normal_text(verdict["written"]) if named is None else named["name"]
-        return Judgement(1.0 if verdict["right"] else 0.0, answer=name)
+    if verdict is None:
+        own_fault = worker.process.returncode in (-signal.SIGPROF, -signal.SIGSEGV)
+        return None if own_fault or not again else _judged(text, reference, again=False)
+    if "unreadable" in verdict:
+        return Judgement(None, error=f"the reference answer cannot be read: {clean_text(verdict['unreadable'])}")
+    if verdict["written"] is None:
+        return Judgement(0.0, feedback=_NO_ANSWER)
+    name = normal_text(verdict["written"]) if named is None else named["name"]
+    return Judgement(1.0 if verdict["right"] else 0.0, answer=_short(name))
+
+
+def _short(name: str) -> str:
+    """A name that fits into a table and is still that of this answer alone."""
+    name = clean_text(name)
+    return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}... ({sha256(name.encode()).hexdigest()[:12]})"
 
 
 def _references(answer: Sequence[Any] | None, solution: Sequence[Any] | None, rows: int) -> Sequence[Any]:

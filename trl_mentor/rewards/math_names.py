@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import sympy
-from latex2sympy2_extended import is_expr_of_only_symbols
 from latex2sympy2_extended.logic import And
+from sympy.core.function import AppliedUndef
 from sympy.core.relational import Relational
 
-from trl_mentor.rewards.reading import is_words, normal_text
+from trl_mentor.rewards.reading import cleaned, is_words, normal_text
 
 _ALGEBRA = (
     ArithmeticError,
@@ -24,14 +25,15 @@ _ALGEBRA = (
     ValueError,
 )
 """What sympy raises at expressions that it cannot handle."""
+_LISTED = re.compile(r"\b(?:and|or)\b")
 _PLACES = 6
 """Decimal places within which math-verify takes numbers for equal."""
 
 
 def name_of(read: list[Any], written: str) -> str:
     """The name of an answer that was read, or its text in a normal form. It does not depend on the reference."""
-    text = normal_text(written)
-    if not read or is_words(text):
+    text = normal_text(cleaned(written))
+    if not read or (is_words(text) and not _LISTED.search(text)):
         return text
     try:
         return _name(read[0])
@@ -62,10 +64,14 @@ def _name(value: Any) -> str:
 
 
 def _equation_name(equation: Any) -> str:
-    """The value of `x = 5`, as math-verify compares it; both sides' difference of other equations."""
-    if not isinstance(equation.lhs, sympy.Expr) or is_expr_of_only_symbols(equation.lhs):
-        return _name(equation.rhs)
-    difference = equation.lhs - equation.rhs
+    """The value of `x = 5`, `f(x) = 5` and `2 + 3 = 5`, as math-verify compares them; of others the difference."""
+    left, right = equation.lhs, equation.rhs
+    if isinstance(right, sympy.Symbol) and not left.free_symbols:
+        return _name(left)
+    named = isinstance(left, sympy.Symbol | AppliedUndef) or not isinstance(left, sympy.Expr)
+    if named or not equation.free_symbols:
+        return _name(right)
+    difference = left - right
     return f"{min(_name(difference), _name(-difference))} = 0"
 
 
@@ -78,7 +84,11 @@ def _expression_name(value: Any) -> str:
     if not value.is_number or value.is_infinite:
         return str(sympy.expand(sympy.cancel(value)))
     real, imaginary_part = (_rounded(part) for part in value.evalf(20).as_real_imag())
-    return real if imaginary_part == "0" else f"{real} + {imaginary_part}i"
+    if imaginary_part == "0":
+        return real
+    if real == "0":
+        return f"{imaginary_part}i"
+    return f"{real} - {imaginary_part[1:]}i" if imaginary_part.startswith("-") else f"{real} + {imaginary_part}i"
 
 
 def _rounded(number: Any) -> str:

@@ -18,7 +18,7 @@ from math_verify import LatexExtractionConfig, parse, verify
 from trl_mentor.rewards.math_names import name_of
 from trl_mentor.rewards.reading import (
     cleaned,
-    is_mixed_number,
+    is_misread,
     is_words,
     normal_text,
     plain_answer,
@@ -27,7 +27,7 @@ from trl_mentor.rewards.reading import (
 )
 from trl_mentor.workers import serve
 
-_CPU_SECONDS = 3.0
+_CPU_SECONDS = 2.0
 _MEMORY = 1024**3
 _STRICT = LatexExtractionConfig(
     normalization_config=NormalizationConfig(units=True), boxed_match_priority=0, try_extract_without_anchor=False
@@ -59,11 +59,10 @@ class Judge:
             return {"unreadable": str(error)}
         if "text" not in question:
             return {"compared": _equal(gold, [sympy.Integer(7)])}
-        self._written, readings = read_completion(question["text"])
+        texts, readings = read_completion(question["text"])
+        self._written = texts[0] if texts else None
         self._read = next((read for read in reversed(readings) if _is_read(read)), [])
-        if self._written is None:
-            return {"right": False, "written": None}
-        same = normal_text(self._written) == normal_text(stated)
+        same = normal_text(stated) in map(normal_text, texts)
         return {"right": same or any(_equal(gold, read) for read in readings), "written": self._written}
 
 
@@ -71,36 +70,47 @@ class Judge:
 def read_reference(encoded: str) -> tuple[str, list[Any]]:
     """The reference, given as JSON, as a text and as math-verify's list. Raises `ValueError` if it cannot be read."""
     stated, is_formula = stated_reference(json.loads(encoded))
-    gold = _formula(cleaned(stated)) if is_formula else parse(stated, parsing_timeout=None)
+    gold = _formula(cleaned(stated)) if is_formula else _with_unit(parse(stated, parsing_timeout=None))
     if not _is_read(gold) and not (is_formula and is_words(stated)):
         raise ValueError(f"math-verify finds no answer in {stated[:200]!r}")
     return (stated if is_formula else str(gold[-1])), gold
 
 
-def read_completion(text: str) -> tuple[str | None, list[list[Any]]]:
-    """The answer as it is written, and what it reads as: TRL's reading, and another one if that is not the same."""
+def read_completion(text: str) -> tuple[list[str], list[list[Any]]]:
+    """The one answer, bare and in its words, and what it reads as: TRL's reading, and another one if it differs.
+
+    Both are empty where there is no answer.
+    """
     found = parse(text, [_STRICT], extraction_mode="first_match", parsing_timeout=None)
     if found:
+        found = _with_unit(found)
         written = str(found[-1])
-        if is_mixed_number(written):
-            return written, [_formula(cleaned(written))]
+        if is_misread(written):
+            return [written], [_formula(cleaned(written))]
         if _is_read(found) and cleaned(written) == written:
-            return written, [found]
-        return written, [found, _formula(cleaned(written))]
+            return [written], [found]
+        return [written], [found, _formula(cleaned(written))]
     plain = plain_answer(text)
     if plain is None:
-        return None, []
+        return [], []
     formula = without_prose(cleaned(plain))
     if formula is None:
-        return (plain, []) if is_words(plain) and len(plain.split()) <= 4 else (None, [])
-    return formula, [_formula(cleaned(formula))]
+        return [plain] * (is_words(plain) and len(plain.split()) <= 4), []
+    return [formula, plain], [_formula(cleaned(formula))]
 
 
 def _formula(formula: str) -> list[Any]:
     r"""One formula, and nothing that merely stands in it: the 2 of `2k + 1, k \in Z` is not its answer."""
     formula = re.sub(r"\\?\$", "", formula)
-    found: list[Any] = parse(f"${formula}$", [LatexExtractionConfig()], parsing_timeout=None)
-    return found
+    return _with_unit(parse(f"${formula}$", [LatexExtractionConfig()], parsing_timeout=None))
+
+
+def _with_unit(found: list[Any]) -> list[Any]:
+    """Also with i as the imaginary unit: math-verify reads that of `4i`, unlike that of `4 i`, as a variable."""
+    if not _is_read(found):
+        return found
+    unit = {symbol: sympy.I for symbol in getattr(found[0], "free_symbols", ()) if symbol.name == "i"}
+    return [found[0], found[0].subs(unit), *found[1:]] if unit else found
 
 
 def _is_read(found: list[Any]) -> bool:

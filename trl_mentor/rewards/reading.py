@@ -18,6 +18,12 @@ _TEXT_COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit
 _SPACING = re.compile(r"\\[!,;: ]|\\(?:left|right|displaystyle)(?![A-Za-z])|[$~]|\s+")
 _MIXED = re.compile(r"([-+]?\d+)(?:\s|\\[ ,;!])+(\d+)\s*/\s*(\d+)")
 _NUMBER = re.compile(r"[-+]?\$?\d(?:[\d,]*\d)?(?:\.\d+)?(?:\s*/\s*\d+)?\s*%?")
+_SPACED = re.compile(r"[-+]?\d{1,3}(?:\\[,;! ]\d{3})+(?:\.\d+)?")
+_REPEATING = re.compile(r"([-+]?)(\d{0,9})\.(\d{0,9})\\(?:overline|bar)\s*\{(\d{1,9})\}")
+_COUNTED = re.compile(
+    r"([-+]?\\?\$?\d[\d,]*(?:\.\d+)?) +(?!(?:and|per|plus|minus|times|over|mod|hundred|dozen)|\w+illion|thousand|pct)"
+    r"[A-Za-z]{3,}(?: [A-Za-z]{2,})*"
+)
 _PROSE = re.compile(r"(?<![\\A-Za-z])(?!(?:and|sin|cos|tan|cot|sec|csc|log|exp|sqrt|inf|infty)(?![a-z]))[A-Za-z]{3,}")
 _WORDS = re.compile(r"(?i:no)|(?=.*(?:[^\W\d_]{3}|[^\W\d_a-zA-Z]))[^\W_](?:[^\W_]|[\s,.'\"()/:;&-])*", re.DOTALL)
 _LONGEST = 200
@@ -62,8 +68,8 @@ def unwrapped(text: str) -> str | None:
 def plain_answer(text: str) -> str | None:
     """The answer of a completion without a box: after `####`, after "the answer is", or as its last formula.
 
-    The last one of each kind counts, so that naming many answers is no better than naming the last. A completion of
-    one short line is its own answer. None if there is none.
+    The last one of each kind counts, so that naming many answers is no better than naming the last. A completion that
+    is but a formula or a word is its own answer. None if there is none.
     """
     marked = text.rpartition("####")
     if marked[1]:
@@ -76,7 +82,7 @@ def plain_answer(text: str) -> str | None:
     formulas = list(_WRAPPED.finditer(text[-2000:]))
     if formulas and not text[-2000:][formulas[-1].end() :].strip(" \n\t.*!"):
         return _bounded(next(part for part in formulas[-1].groups() if part is not None))
-    short = len(lines) == 1 and (len(lines[0].split()) <= 3 or not _PROSE.search(lines[0]))
+    short = len(lines) == 1 and (len(lines[0].split()) == 1 or not _PROSE.search(lines[0]))
     return _bounded(lines[0]) if short else None
 
 
@@ -105,20 +111,32 @@ def without_prose(answer: str) -> str | None:
     return numbers[0].strip() if len(numbers) == 1 else None
 
 
-def is_mixed_number(formula: str) -> bool:
-    """Whether this is a whole number with a fraction, as in "3 1/2", which LaTeX readers take for a product."""
-    return _MIXED.fullmatch(formula.strip()) is not None
+def is_misread(formula: str) -> bool:
+    r"""Whether math-verify makes another number of this: it takes `3 1/2` for 2, and `2\,500` for 502."""
+    return _MIXED.fullmatch(formula.strip()) is not None or _SPACED.fullmatch(formula.strip()) is not None
 
 
 def cleaned(formula: str) -> str:
-    r"""The formula as a LaTeX reader understands it: `3 1/2`, `\text{5}`, `**5**` and `5.` are put right."""
-    formula = formula.strip().rstrip(".;, ").strip()
+    r"""The formula as math-verify understands it.
+
+    Put right are `3 1/2`, `2\,500`, `0.\overline{3}`, `42 dollars`, `\text{5}`, `\varnothing`, `**5**` and `5.`.
+    """
+    formula = formula.strip().rstrip(".;, ").strip().replace("\\varnothing", "\\emptyset")
     formula = formula[2:-2] if formula.startswith("**") and formula.endswith("**") else formula
     inner = _TEXT_COMMAND.fullmatch(formula)
     if inner is not None and _NUMBER.fullmatch(inner[1].strip()):
         formula = inner[1].strip()
-    mixed = _MIXED.fullmatch(formula)
-    return f"{mixed[1]}\\frac{{{mixed[2]}}}{{{mixed[3]}}}" if mixed else formula
+    if counted := _COUNTED.fullmatch(formula):
+        formula = counted[1]
+    if _SPACED.fullmatch(formula):
+        formula = re.sub(r"\\[,;! ]", "", formula)
+    if mixed := _MIXED.fullmatch(formula):
+        return f"{mixed[1]}\\frac{{{mixed[2]}}}{{{mixed[3]}}}"
+    if repeating := _REPEATING.fullmatch(formula):
+        sign, whole, fixed, period = repeating.groups()
+        over = int(whole + fixed + period) - int(whole + fixed or "0")
+        return f"{sign}\\frac{{{over}}}{{{10 ** len(fixed) * (10 ** len(period) - 1)}}}"
+    return formula
 
 
 def normal_text(answer: str) -> str:
