@@ -20,7 +20,7 @@ from trl_mentor.errors import ConfigError
 from trl_mentor.programs.store import TestStore
 from trl_mentor.programs.tests import Case, Style, parse_tests
 from trl_mentor.tasks import TASKS
-from trl_mentor.tasks.lcb_tests import INLINE_BYTES, read_tests
+from trl_mentor.tasks.lcb_tests import INLINE_CHARS, read_tests
 from trl_mentor.tasks.livecodebench import read
 
 
@@ -68,7 +68,7 @@ def test_large_tests_lie_in_the_store_and_the_row_names_them(store):
     assert len(column) < 100
     kept = TestStore().get(parse_tests(column).sha256)
     assert [case.input for case in kept.cases] == ["1 2\n", *(case["input"] for case in cases)]
-    assert len(read_tests(livecodebench_row(0)).encode()) <= INLINE_BYTES
+    assert len(read_tests(livecodebench_row(0))) <= INLINE_CHARS
 
 
 def test_small_tests_that_unpack_to_large_ones_lie_in_the_store():

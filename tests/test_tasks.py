@@ -201,7 +201,7 @@ def test_the_hubs_cache_is_read_without_a_network_at_the_pinned_commit(folder, t
     shutil.copytree(folder, cached)
     made = load_task("deepmath-103k", "full")
     assert made.to_list() == load(folder).to_list()
-    assert made.info.description == f"deepmath-103k full: 60 problems of {source.repo}, commit {source.revision}"
+    assert made.info.description == f"deepmath-103k full: 60 problems of {source.repo}, revision {source.revision}"
 
 
 def test_without_network_and_cache_the_error_says_how_to_fetch_the_files(tmp_path, monkeypatch):

@@ -14,8 +14,8 @@ from trl_mentor.programs.tests import Case, ProgramTests, Style, parse_tests
 from trl_mentor.tasks.fields import text
 from trl_mentor.tasks.unpickling import packed_text
 
-INLINE_BYTES = 16 * 1024
-"""Of tests that stay in their row; larger ones lie in the store, as rows travel between processes."""
+INLINE_CHARS = 16 * 1024
+"""Of unpacked tests that stay in their row; larger ones lie in the store, as rows travel between processes."""
 
 _FORMAT = b"1"
 """Of what this module makes of the fields; another one has everything unpacked anew."""
@@ -28,7 +28,7 @@ def read_tests(row: Mapping[str, Any]) -> str:
     the packed fields.
     """
     public, private, metadata = (text(row, name) for name in ("public_test_cases", "private_test_cases", "metadata"))
-    if len(private) <= INLINE_BYTES // 4:
+    if len(private) <= INLINE_CHARS // 4:
         return _column(public, private, metadata)
     store = TestStore()
     digest = hashlib.sha256(_FORMAT)
@@ -60,23 +60,20 @@ def _write(note: Path, content: str) -> None:
 
 
 def _column(public: str, private: str, metadata: str) -> str:
+    hidden = private if private.startswith("[") else packed_text(private)
     cases = [(case, False) for case in _cases(public, "public_test_cases")]
-    packed = not private.startswith("[")
-    cases += [(case, True) for case in _cases(packed_text(private) if packed else private, "private_test_cases")]
+    cases += [(case, True) for case in _cases(hidden, "private_test_cases")]
     kinds = {case.get("testtype") for case, _ in cases}
     if kinds == {"stdin"}:
         tests = ProgramTests(
-            Style.STDIN,
-            tuple(Case(_text(case, "input"), _text(case, "output"), hidden) for case, hidden in cases),
+            Style.STDIN, tuple(Case(_text(case, "input"), _text(case, "output"), hide) for case, hide in cases)
         )
     elif kinds == {"functional"}:
-        tests = ProgramTests(
-            Style.CALL, tuple(_call(case, hidden) for case, hidden in cases), function=_function(metadata)
-        )
+        tests = ProgramTests(Style.CALL, tuple(_call(case, hide) for case, hide in cases), _function(metadata))
     else:
         raise ValueError(f"tests of the kinds {sorted(map(str, kinds))}, expected stdin or functional")
-    column = tests.to_json()
-    return column if len(column.encode()) <= INLINE_BYTES else TestStore().put(tests).to_json()
+    large = len(public) + len(hidden) > INLINE_CHARS
+    return (TestStore().put(tests) if large else tests).to_json()
 
 
 def _cases(content: str, name: str) -> list[Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, Features, List, Value
+from datasets import Dataset, Features, Value
 
 from trl_mentor.errors import ConfigError
 from trl_mentor.tasks.catalog import TASKS
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 _FEATURES = {
     "id": Value("string"),
-    "prompt": List({"role": Value("string"), "content": Value("string")}),
+    "prompt": [{"role": Value("string"), "content": Value("string")}],
     "answer": Value("string"),
     "tests": Value("string"),
     "topic": Value("string"),

@@ -23,7 +23,7 @@ _BUILDERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "
 def read_source(
     source: Source, *, files: str | Path | None = None, revision: str | None = None
 ) -> tuple[Dataset, str]:
-    """The rows as they are, and which ones they are: a commit of the Hub, or the SHA-256 of the local files.
+    """The rows as they are, and which ones they are: a revision of the Hub, or the SHA-256 of the local files.
 
     `files` is a directory with the data set's own files, or one such file. Raises `ConfigError`, which says how to
     fetch the data, where nothing can be read.
@@ -53,19 +53,13 @@ def _from_hub(source: Source, revision: str | None) -> tuple[Dataset, str]:
                     source.repo, repo_type="dataset", revision=revision, allow_patterns=list(source.files)
                 )
             )
-            return _read(_find(source, folder), name), f"commit {folder.name}"
+            return _read(_find(source, folder), name), f"revision {folder.name}"
         rows = load_dataset(source.repo, source.config, split=source.split, revision=revision)
     except ConfigError:
         raise
     except (OSError, ValueError, DatasetsError) as error:
         raise ConfigError(f"{name} cannot be read: {_reason(error)}; {_how_to_fetch(source, revision)}") from error
-    return rows, f"commit {_commit(rows) or revision or 'unknown'}"
-
-
-def _commit(rows: Dataset) -> str | None:
-    """The commit in the addresses of the files that `datasets` has fetched: hf://datasets/<repo>@<commit>/<file>."""
-    addresses = [str(address) for address in rows.info.download_checksums or ()]
-    return next((address.partition("@")[2].partition("/")[0] for address in addresses if "@" in address), None)
+    return rows, f"revision {revision or 'main'}"
 
 
 def _find(source: Source, folder: Path) -> list[Path]:

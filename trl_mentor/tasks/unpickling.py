@@ -11,7 +11,7 @@ import pickletools
 import zlib
 
 MAX_BYTES = 2**30
-"""Of one pickle, unpacked. The largest tests known are some hundred megabytes."""
+"""Of one pickle, unpacked: enough for any contest problem, and what a machine that trains can spare."""
 
 _TEXTS = {"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"}
 _WITHOUT_EFFECT = {"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "STOP"}
