@@ -72,8 +72,17 @@ def bound(limits: Limits, processes: int | None) -> None:
 
 def first_to_go() -> None:
     """Where memory runs out, the kernel takes this process before the training."""
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
+    with suppress(OSError):
+        write_process_file("oom_score_adj", "1000")
+
+
+def write_process_file(name: str, text: str) -> None:
+    """Write a setting of this process. In a new namespace of users a file in /proc cannot be truncated."""
+    file = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
 
 
 def execute(order: Order, folder: str, failure: int) -> None:

@@ -14,8 +14,8 @@ READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC, REMOUNT, BIND, RECURSIVE = 1, 2, 4, 8, 
 PRIVATE = 1 << 18
 DETACH = 2
 
-DAC_OVERRIDE, DAC_READ_SEARCH = 1, 2
-"""Capabilities to pass by the permissions of files, and to do so for reading alone."""
+DAC_OVERRIDE, DAC_READ_SEARCH, SYS_ADMIN = 1, 2, 21
+"""Capabilities to pass by the permissions of files, to do so for reading alone, and to make namespaces."""
 
 _PDEATHSIG, _DUMPABLE, _KEEPCAPS, _SECCOMP, _BOUNDING_DROP = 1, 4, 8, 22, 24
 _SUBREAPER, _NO_NEW_PRIVS, _AMBIENT = 36, 38, 47

@@ -24,6 +24,8 @@ _NETWORK, _SCOPED = 3, 3
 """Binding and connecting of TCP; abstract sockets and signals of processes outside."""
 SCOPED_SIGNALS = 6
 """The version since which signals to processes outside are refused."""
+BOUNDS_TRUNCATION = 3
+"""The version since which files outside cannot be cut."""
 
 
 def version(kernel: Kernel) -> int:
@@ -38,7 +40,7 @@ def restrict(kernel: Kernel, *, readable: Iterable[str], writable: Iterable[str]
     """Leave this process no files but these, with all that lies in them. Needs `renounce` first."""
     known = version(kernel)
     handled = _FIRST_RIGHTS
-    for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _DEVICE)):
+    for since, right in ((2, _REFER), (BOUNDS_TRUNCATION, _TRUNCATE), (5, _DEVICE)):
         handled |= right if known >= since else 0
     size = 24 if known >= SCOPED_SIGNALS else 16 if known >= 4 else 8
     attributes = struct.pack("=QQQ", handled, _NETWORK, _SCOPED)[:size]

@@ -10,6 +10,7 @@ import os
 import stat
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -36,10 +37,13 @@ def folder_options(order: Order) -> tuple[int, int]:
 
 def prepare(readable: Sequence[str], temporary: str) -> None:
     """Leave this process no other files than these, all read-only. For good."""
-    own, linux = os.geteuid(), Kernel()
-    linux.unshare(kernel.NEW_MOUNTS | (kernel.NEW_USER if own else 0))
+    own, group, linux = os.geteuid(), os.getegid(), Kernel()
     if own:
-        _map_user(own, os.getegid(), "/proc")
+        linux.unshare(kernel.NEW_USER)
+        _map_user(own, group)
+    elif not linux.has(kernel.SYS_ADMIN):
+        _enter_same_users(linux)
+    linux.unshare(kernel.NEW_MOUNTS)
     linux.mount("none", "/", "", kernel.PRIVATE | kernel.RECURSIVE)
     sources = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in readable if not os.path.islink(path)]
     devices = [(name, os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC)) for name in _DEVICES]
@@ -83,7 +87,7 @@ class Namespaces:
         if self._user is None:
             user, group = os.geteuid(), os.getegid()
             self._linux.unshare(_PER_PROGRAM | kernel.NEW_USER)
-            _map_user(user, group, "/proc")
+            _map_user(user, group)
         else:
             self._linux.unshare(_PER_PROGRAM)
         pid = inmate.fork(lambda: self._wait_for_program(order, file, pipes, failure))
@@ -150,11 +154,32 @@ class Namespaces:
         inmate.execute(order, BOX, failure)
 
 
-def _map_user(user: int, group: int, process_files: str) -> None:
+def _map_user(user: int, group: int) -> None:
     """Say which user of the outside this process's user in a new namespace is."""
     inside = user if user == _INSIDE else _INSIDE
     for name, text in (("setgroups", "deny"), ("uid_map", f"{inside} {user} 1"), ("gid_map", f"{inside} {group} 1")):
-        Path(process_files, "self", name).write_text(text, encoding="utf-8")
+        inmate.write_process_file(name, text)
+
+
+def _enter_same_users(linux: Kernel) -> None:
+    """Let root of a container, which may make no other namespaces, be root of one that has the same users."""
+    process, (ready, start) = os.getpid(), os.pipe()
+
+    def map_users() -> None:
+        os.read(ready, 1)
+        for name in ("uid_map", "gid_map"):
+            ranges = [line.split() for line in Path("/proc/self", name).read_text("utf-8").splitlines()]
+            text = "".join(f"{inside} {inside} {length}\n" for inside, _, length in ranges)
+            file = os.open(f"/proc/{process}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+            os.write(file, text.encode())
+
+    helper = inmate.fork(map_users)
+    linux.unshare(kernel.NEW_USER)
+    os.write(start, b"x")
+    with suppress(ChildProcessError):
+        os.waitpid(helper, 0)
+    os.close(ready)
+    os.close(start)
 
 
 def _bind(linux: Kernel, source: int, target: str) -> None:

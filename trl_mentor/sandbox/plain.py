@@ -104,7 +104,10 @@ class Plain:
         if self._user is None or not self._landlock or all(map(_open_to_all, self._readable)):
             return None
         assert self._kernel is not None
-        return next((one for one in (DAC_READ_SEARCH, DAC_OVERRIDE) if self._kernel.has(one)), None)
+        if self._kernel.has(DAC_READ_SEARCH):
+            return DAC_READ_SEARCH
+        bounded = self._landlock >= landlock.BOUNDS_TRUNCATION and self._kernel.has(DAC_OVERRIDE)
+        return DAC_OVERRIDE if bounded else None
 
     def _shared_memory(self) -> bool:
         """Whether a program may make semaphores in /dev/shm: what is there must not be open to it."""

@@ -79,11 +79,12 @@ class Warden:
             )
         self._control = ours
         ours.settimeout(_START)
+        assert self._process.stderr is not None
         with suppress(OSError):
             if ours.recv(1):
                 ours.settimeout(None)
+                self._process.stderr.close()
                 return ours
-        assert self._process.stderr is not None
         self._process.kill()
         said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
         self._end()
