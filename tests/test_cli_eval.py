@@ -16,6 +16,7 @@ import tiny
 from peft import LoraConfig, get_peft_model
 
 from trl_mentor.cli.main import main
+from trl_mentor.errors import ConfigError
 from trl_mentor.evaluation import engines
 from trl_mentor.evaluation.engine import Generation, Request
 from trl_mentor.evaluation.engine_transformers import TransformersEngine
@@ -187,6 +188,22 @@ def test_an_adapter_is_refused_as_a_model(tmp_path, capsys):
     get_peft_model(tiny.model(), LoraConfig(target_modules=["q_proj"])).save_pretrained(tmp_path)
     assert main(["eval", "--model", str(tmp_path), "--benchmarks", "aime24", "-o", str(tmp_path / "out")]) == 2
     assert f"--adapter {tmp_path}" in capsys.readouterr().err
+
+
+def test_what_does_not_fit_the_model_is_refused(model, tmp_path):
+    get_peft_model(tiny.model(), LoraConfig(target_modules=["q_proj"])).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    (tmp_path / "adapter_config.json").write_text(json.dumps({**config, "target_modules": ["nowhere"]}))
+    with pytest.raises(ConfigError, match="does not fit the model"):
+        TransformersEngine(Policy(str(model), adapter=str(tmp_path)), Sampling())
+    (tmp_path / "adapter_config.json").write_text(json.dumps({**config, "target_modules": ["k_proj"]}))
+    with pytest.raises(ConfigError, match="does not fit the model: Found missing adapter keys"):
+        TransformersEngine(Policy(str(model), adapter=str(tmp_path)), Sampling())
+    with pytest.raises(ConfigError, match="the chat template cannot be rendered"):
+        Prompts(Policy(str(model), chat_template="{% for %}")).ids([{"role": "user", "content": "w1"}])
+    (tmp_path / "config.json").write_text('{"model_type": "nonsense"}')
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        TransformersEngine(Policy(str(tmp_path)), Sampling())
 
 
 def ask(engine: TransformersEngine, seeds: list[int], texts: list[str]) -> list[Generation]:

@@ -30,11 +30,7 @@ class TransformersEngine:
         self.batch_size = batch_size or BATCH
         self._sampling = sampling
         self._prompts = Prompts(policy)
-        model = AutoModelForCausalLM.from_pretrained(
-            policy.model, revision=policy.revision, dtype=policy.dtype, device_map="auto"
-        )
-        if policy.adapter is not None:
-            model = _with_adapter(model, policy.adapter)
+        model = _loaded(policy)
         ends = model.generation_config.eos_token_id
         self._ends = {*(ends if isinstance(ends, list) else [ends]), self._prompts.tokenizer.eos_token_id} - {None}
         model.generation_config = GenerationConfig()
@@ -108,15 +104,25 @@ class _SeededSampling(LogitsProcessor):  # type: ignore[misc]
         return scores - noise.clamp_min(torch.finfo(noise.dtype).tiny).log()
 
 
+def _loaded(policy: Policy) -> Any:
+    """The model, an adapter merged. Raises `ConfigError` or `OSError` where that cannot be."""
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            policy.model, revision=policy.revision, dtype=policy.dtype, device_map="auto"
+        )
+    except ValueError as error:
+        raise ConfigError(f"{policy.model} cannot be loaded: {error}") from error
+    return model if policy.adapter is None else _with_adapter(model, policy.adapter)
+
+
 def _with_adapter(model: Any, adapter: str) -> Any:
     try:
         from peft import PeftModel
     except ImportError:
         raise ConfigError("--adapter needs PEFT, which is not installed: pip install peft") from None
-    with warnings.catch_warnings(record=True) as raised:
-        warnings.simplefilter("always")
-        made = PeftModel.from_pretrained(model, adapter)
-    missing = [str(warning.message) for warning in raised if "missing" in str(warning.message).lower()]
-    if missing:
-        raise ConfigError(f"the adapter {adapter} does not fit the model: {missing[0]}")
-    return made.merge_and_unload()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "Found missing adapter keys")
+            return PeftModel.from_pretrained(model, adapter).merge_and_unload()
+    except (ValueError, RuntimeError, UserWarning) as error:
+        raise ConfigError(f"the adapter {adapter} does not fit the model: {error}") from error
