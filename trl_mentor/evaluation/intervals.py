@@ -95,8 +95,9 @@ def _resampled(
         columns = np.concatenate([rows, np.asarray(imaginary)]).T.copy()
         for part in _batches(resamples, len(rows)):
             places = rng.random((part.stop - part.start, len(rows))) * (len(rows) + 2 * len(rows) / total)
-            beyond = len(rows) + ((places - len(rows)) / weight).clip(0, len(imaginary) - 1)
-            drawn = np.where(places < len(rows), places, beyond).astype(np.intp)
+            drawn = places.astype(np.intp)
+            late = places >= len(rows)
+            drawn[late] = len(rows) + ((places[late] - len(rows)) / weight).clip(0, len(imaginary) - 1)
             sums[part] += np.stack([column[drawn].sum(axis=1) for column in columns], axis=1)
     return sums / total
 
