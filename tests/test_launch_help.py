@@ -61,7 +61,7 @@ def free_port() -> int:
 
 def assert_helps(folder: Path, launches: list[list[str]]) -> None:
     """Start the launches together, each printing to a file: machines wait for each other, and nobody reads a pipe."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "DS_ACCELERATOR": "cpu"}
     running = []
     for number, (name, *words) in enumerate(launches):
         command = [*LAUNCHER, "--config_file", str(FOLDER / f"{name}.yaml"), *words, "-m", TRAINING_MODULE, "--help"]
