@@ -30,15 +30,16 @@ def main() -> None:
         code = compile(order["program"], PROGRAM, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         pipes.report(texts("refused", *failure_of(error, order["program"])))
+        pipes.receive()  # which may be on its way: nobody shall write to a pipe that has no reader
         return
     if order["style"] == "asserts":
         limit_cpu(order["seconds"])
         Server(pipes, order).serve(code)
         return
     module = new_module("__main__" if order["style"] == "stdin" else "solution", code, order["common"])
-    for number, given in enumerate(order["inputs"]):
-        ending, output, said = _Case(order, code, module).run(given, pipes)
-        pipes.report(texts("case", number, ending, output, said))
+    while True:
+        given = pipes.receive()
+        pipes.report(texts("case", *_Case(order, code, module).run(given, pipes)))
 
 
 def _no_handle(_: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from trl_mentor.programs.codec import encode, is_encoded
@@ -36,61 +36,63 @@ def run_cases(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bool
     """Run a program for the inputs of STDIN or CALL tests; `stop` ends it at the first that fails."""
     whole = 2.0 * seconds * _WHOLE
     end = time.monotonic() + whole
-    expected = max(len(case.output) if tests.style is Style.STDIN else _size(case.output) for case in tests.cases)
-    most = 1 << max(16, (2 * expected).bit_length())  # rounded up: not even the length of the longest is told
+    inputs = [_input(case, tests.style) for case in tests.cases]
+    expected = max(len(case.output if tests.style is Style.STDIN else json.dumps(case.output)) for case in tests.cases)
     order: dict[str, Any] = {
         "style": str(tests.style),
         "program": program.lstrip("\ufeff"),
         "function": tests.function,
-        "inputs": [_input(case, tests.style) for case in tests.cases],
         "common": common_names(),
         "seconds": seconds,
         "wall": 2.0 * seconds,
-        "most": most,
+        "most": 1 << max(16, (2 * expected).bit_length()),  # rounded up: not even the length of the longest is told
     }
-    bounds = Limits(seconds=whole, memory_mib=MEMORY_MIB)
+    largest = max(len(given) for given in inputs) if tests.style is Style.STDIN else 0
+    bounds = Limits(seconds=whole, memory_mib=MEMORY_MIB, file_mib=Limits().file_mib + 4 * largest // 2**20)
     failures: list[str] = []
-    total, passed, late = len(tests.cases), 0, 0
+    passed = late = 0
     try:
         with start(sandbox, AGENT, order, limits=bounds, end=end) as wire:
-            for case, report in zip(tests.cases, _reports(wire, total, end, order), strict=False):
+            for case, given in zip(tests.cases, inputs, strict=True):
+                report = _report(wire, given, end, order)
                 problem = _problem(case, report, tests.style)
                 if problem is None:
                     passed += 1
                     continue
                 failures.append(_told(case, len(failures) + passed + 1, tests.style, problem))
-                late += report[2] == "timed_out"
+                late += report[0] == "timed_out"
                 if stop or late == _LATE:
                     break
     except _RefusedError as refused:
-        return Verdict(0, total, (str(refused),))
+        return Verdict(0, len(inputs), (str(refused),))
     except (WireError, *_UNREADABLE) as error:
-        failures.append(_broken(error, tests, len(failures) + passed))
-    return Verdict(passed, total, tuple(failures[:_TOLD]))
+        failures.append(_broken(error, len(failures) + passed, len(inputs)))
+    return Verdict(passed, len(inputs), tuple(failures[:_TOLD]))
 
 
 class _RefusedError(Exception):
     """The program does not compile."""
 
 
-def _reports(wire: Wire, total: int, end: float, order: dict[str, Any]) -> Iterator[list[Any]]:
-    for _ in range(total):
-        soon = time.monotonic() + order["wall"] + _SLACK  # the driver keeps to `wall` unless the program stops it
-        report = wire.line(min(end, soon), 16 * order["most"] + 100_000)
-        if report[0] == "refused":
-            raise _RefusedError(refused_note(report[1:]))
-        yield report
+def _report(wire: Wire, given: Any, end: float, order: dict[str, Any]) -> list[Any]:
+    """What became of one input: how it ended, what was printed, what the child says."""
+    soon = min(end, time.monotonic() + order["wall"] + _SLACK)  # the driver keeps to `wall` unless it is disturbed
+    wire.send(given, soon)
+    kind, *report = wire.line(soon, 16 * order["most"] + 100_000)
+    if kind == "refused":
+        raise _RefusedError(refused_note(report))
+    return report
 
 
 def _problem(case: Case, report: Sequence[Any], style: Style) -> str | None:
     """What is wrong with one run; None if nothing is."""
-    _, _, ending, output, said = report
+    ending, output, said = report
     if ending != "exited":
         return limits_note(ending)
     if said and (told := parsed(said))[0] == "raised":
         return raised_note(told[1:])
     if style is Style.STDIN:
-        return None if same_output(output, case.output) else f"got {clipped(repr(output))}"
+        return None if same_output(output, case.output) else f"got {_quoted(output)}"
     if not said:
         return "it ended the process instead of returning"
     value = parsed(said)[1]
@@ -102,18 +104,22 @@ def _problem(case: Case, report: Sequence[Any], style: Style) -> str | None:
 def _told(case: Case, number: int, style: Style, problem: str) -> str:
     hidden = "hidden" if case.hidden else "visible"
     if style is Style.STDIN:
-        given, expected = clipped(repr(case.input)), clipped(repr(case.output))
+        given, expected = _quoted(case.input), _quoted(case.output)
     else:
         given, expected = clipped(", ".join(map(repr, case.input))), clipped(repr(case.output))
     return f"{hidden} test {number}: input {given}, expected {expected}; {problem}"
 
 
-def _broken(error: Exception, tests: ProgramTests, ran: int) -> str:
+def _quoted(text: str) -> str:
+    return clipped(repr(clipped(text, 400)))
+
+
+def _broken(error: Exception, ran: int, total: int) -> str:
     if isinstance(error, LateError):
-        return f"all {len(tests.cases)} tests together took too long; {ran} had ended"
+        return f"it took too long, after {ran} of {total} tests"
     if isinstance(error, GoneError):
-        return f"the program ended the process that runs it, after {ran} of {len(tests.cases)} tests"
-    return f"the program disturbed the process that runs it ({error}), after {ran} of {len(tests.cases)} tests"
+        return f"the program ended the process that runs it, after {ran} of {total} tests"
+    return f"the program disturbed the process that runs it ({error}), after {ran} of {total} tests"
 
 
 def _input(case: Case, style: Style) -> Any:
@@ -122,7 +128,3 @@ def _input(case: Case, style: Style) -> Any:
 
 def _never(_: Any) -> int:
     raise AssertionError("JSON values are plain data")
-
-
-def _size(value: Any) -> int:
-    return len(json.dumps(value))

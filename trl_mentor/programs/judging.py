@@ -65,6 +65,8 @@ def _judge(program: str | None, tests: ProgramTests | str, sandbox: Sandbox, *, 
         return run(program, tests, sandbox, stop=stop, seconds=seconds)
     except (OSError, ConfigError, NoStartError) as error:
         return Verdict(0, 0, error=f"the program could not be run: {error}")
+    except RecursionError:
+        return Verdict(0, 0, error="the tests hold values that are nested too deeply")
 
 
 def _workers() -> int:
