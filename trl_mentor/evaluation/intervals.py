@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trl_mentor.evaluation.estimators import relative_gain, weighted_average
+
 CONFIDENCE = 0.95
 RESAMPLES = 4_000
 """The end of an interval then moves with the seed by a twentieth of the standard error."""
@@ -55,7 +57,8 @@ def estimate(benchmarks: Sequence[Sequence[float]], *, resamples: int = RESAMPLE
     """
     rows = [np.asarray(values, dtype=float)[:, None] for values in benchmarks]
     means = _resampled(rows, _ONE_RUN, resamples, seed)
-    return _estimate(float(np.concatenate(rows).mean()), means[:, 0])
+    value = weighted_average([float(values.mean()) for values in rows], [len(values) for values in rows])
+    return _estimate(value, means[:, 0])
 
 
 def gain(benchmarks: Sequence[Sequence[tuple[float, float]]], *, resamples: int = RESAMPLES, seed: int = 0) -> Gain:
@@ -65,12 +68,12 @@ def gain(benchmarks: Sequence[Sequence[tuple[float, float]]], *, resamples: int 
     value, base = map(float, problems.mean(axis=0))
     ours, theirs = _resampled(rows, _TWO_RUNS, resamples, seed).T
     difference = _estimate(value - base, ours - theirs)
-    if not base:
+    if (relative := relative_gain(value, base)) is None:
         return Gain(len(problems), value, base, difference, None)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = (ours - theirs) / theirs
-    relative = _estimate((value - base) / base, ratios[~np.isnan(ratios)])  # 0 / 0 says nothing of the ratio
-    return Gain(len(problems), value, base, difference, relative)
+    ratios = ratios[~np.isnan(ratios)]  # 0 / 0 says nothing of the ratio
+    return Gain(len(problems), value, base, difference, _estimate(relative, ratios))
 
 
 def _estimate(value: float, resampled: NDArray[np.float64]) -> Estimate:
