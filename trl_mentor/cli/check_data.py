@@ -84,14 +84,12 @@ def _answers(setup: Setup) -> Finding:
             answer_columns(setup.settings, setup.columns)
         except ConfigError as error:
             return fail("columns", str(error), f"set mentor_answer_column to one of {others}")
-    if texts and "tests" in setup.columns:
-        return ok(
-            "columns", "prompts are conversations, right is what passes the tests, rewards find what they ask for"
-        )
     if texts:
         return warn("columns", " ".join(texts), f"set mentor_answer_column to one of {others}")
     name = setup.answer_column
-    empty = [number for number, row in enumerate(setup.rows) if row.get(str(name)) in (None, "", [])]
+    if name is None:
+        return ok("columns", "no answers: right is what passes the tests; rewards find what they ask for")
+    empty = [number for number, row in enumerate(setup.rows) if row.get(name) in (None, "", [])]
     if empty:
         fix = "fill it, or expect diagnoses without an answer and no leak rule for these rows"
         return warn("columns", f"{name!r} is empty in row(s) {empty}", fix)
