@@ -134,11 +134,11 @@ def test_a_gigantic_completion_is_read_at_its_end():
 
 
 def test_a_hostile_reference_punishes_nobody():
-    references = ["9^{9^{9^{9}}}", "42", "9^{9^{9^{9}}}", None]
-    judged = judge_math(["\\boxed{1}", "\\boxed{42}", "\\boxed{2}", "\\boxed{42}"], references)
-    assert [one.score for one in judged] == [None, 1.0, None, None]
+    references = ["9^{9^{9^{9}}}", "42", None]
+    judged = judge_math(["\\boxed{1}", "\\boxed{42}", "\\boxed{42}"], references)
+    assert [one.score for one in judged] == [None, 1.0, None]
     assert "takes too long" in str(judged[0].error)
-    assert "no reference" in str(judged[3].error)
+    assert "no reference" in str(judged[2].error)
 
 
 def test_a_process_that_was_killed_is_replaced():
