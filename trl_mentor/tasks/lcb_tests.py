@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,9 @@ def _noted(note: Path, store: TestStore) -> str | None:
 
 def _write(note: Path, content: str) -> None:
     note.parent.mkdir(parents=True, exist_ok=True)
-    new = note.with_suffix(f".{os.getpid()}.new")
-    new.write_text(content, encoding="utf-8")
-    os.replace(new, note)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=note.parent, suffix=".new", delete=False) as new:
+        new.write(content)
+    os.replace(new.name, note)
 
 
 def _column(public: str, private: str, metadata: str) -> str:
