@@ -78,7 +78,7 @@ DEEPSPEED := $(abspath $(VENV)/deepspeed)
 .PHONY: test-deepspeed
 
 test-deepspeed: $(DEEPSPEED)/.installed ## Train under ZeRO-2 and ZeRO-3 on two CPU processes
-	PYTHONPATH=$(DEEPSPEED) $(BIN)/python -m pytest $(or $(ARGS),tests/check_deepspeed.py)
+	PYTHONPATH=$(DEEPSPEED) $(BIN)/python -m pytest $(or $(ARGS),tests/check_deepspeed.py tests/test_launch_help.py)
 
 $(DEEPSPEED)/.installed: $(STAMP)
 	rm -rf $(DEEPSPEED)

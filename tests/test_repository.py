@@ -127,12 +127,21 @@ def test_the_page_on_metrics_lists_exactly_those_of_a_window_and_a_run():
     assert listed_metrics("Of each log window and of the run") == sorted(window)
 
 
-def test_the_readme_maps_every_module_and_none_that_is_gone():
-    files = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Files")[2].partition("\n## ")[0]
-    mapped = set(re.findall(r"\b\w+\.py\b", files))
+def mapped(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8").partition("## Files")[2].partition("\n## ")[0]
+
+
+def test_every_module_and_none_that_is_gone_has_its_line_for_contributors():
     modules = {path.name for path in ROOT.glob("trl_mentor/*.py") if path.name != "__init__.py"}
-    plugins = {path.name for folder in ("backends", "strategies") for path in ROOT.glob(f"trl_mentor/{folder}/*.py")}
-    assert modules <= mapped <= modules | plugins
+    assert set(re.findall(r"\b\w+\.py\b", mapped("CONTRIBUTING.md"))) == modules
+
+
+def test_the_readme_maps_every_folder_and_no_module_that_is_gone():
+    names = re.findall(r"\b[\w-]+(?:/|\.py\b)", mapped("README.md"))
+    there = {path.name for path in ROOT.glob("trl_mentor/*.py")}
+    assert {name for name in names if name.endswith(".py")} <= there
+    folders = {f"{path.parent.name}/" for path in ROOT.glob("trl_mentor/*/__init__.py")}
+    assert folders <= set(names)
 
 
 @pytest.mark.parametrize("note", NOTES, ids=lambda note: note.name)
