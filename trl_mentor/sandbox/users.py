@@ -31,7 +31,7 @@ def kill_user(user: int) -> None:
     """End every process of a user, at one moment, so that none of them can start another."""
 
     def kill() -> None:
-        os.setresuid(user, user, user)
+        os.setuid(user)
         with suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
 
