@@ -38,8 +38,8 @@ RATES = ((0.03, 1.0), (0.1, 1.0), (0.3, 1.0), (0.5, 4.0), (0.9, 2.0), (0.97, 1.0
 """Mean of the chances in a world, and the sum of the parameters of its beta distribution: small is all or nothing."""
 
 SUITES = {
-    "weak": ((30, 0.05, 1.0), (30, 0.03, 1.0), (500, 0.5, 1.0), (351, 0.4, 1.0), (674, 0.2, 1.0)),
-    "strong": ((30, 0.5, 1.0), (30, 0.4, 1.0), (500, 0.95, 1.0), (351, 0.85, 1.0), (674, 0.6, 1.0)),
+    "weak": ((30, 0.05, 1.0), (30, 0.03, 1.0), (164, 0.4, 1.0), (100, 0.2, 1.0)),
+    "strong": ((30, 0.5, 1.0), (30, 0.4, 1.0), (164, 0.95, 1.0), (100, 0.6, 1.0)),
     "small": ((30, 0.9, 1.0),) * 6,
 }
 """Benchmarks that are averaged: problems, mean and sum of each."""

@@ -59,7 +59,7 @@ def test_pass_at_k_has_the_chance_of_k_fresh_completions_as_its_mean():
     rng = np.random.default_rng(0)
     chances = rng.beta(0.5, 1.5, 20_000)
     found = fmean(pass_at_k(16, int(right), 4) for right in rng.binomial(16, chances))
-    assert found == pytest.approx(fmean(1 - (1 - chances) ** 4), abs=0.003)
+    assert found == pytest.approx(fmean(1 - (1 - chances) ** 4), abs=0.005)
 
 
 def test_pass_at_k_grows_with_k_from_the_mean_and_is_exact_for_many_completions():
@@ -138,7 +138,7 @@ def test_the_interval_is_scipys_percentile_bootstrap_where_problems_are_many():
     resampled = bootstrap((values,), np.mean, n_resamples=3_000, method="percentile", rng=np.random.default_rng(0))
     theirs = resampled.confidence_interval
     ours = estimate([values])
-    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.003)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.005)
     assert ours.value == pytest.approx(values.mean())
 
 
