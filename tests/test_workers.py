@@ -74,7 +74,7 @@ def test_a_child_has_little_memory_and_no_key(worker, monkeypatch):
 def test_what_a_child_lacks_is_said(monkeypatch):
     with pytest.raises(WorkerError, match="ModuleNotFoundError: No module named 'no_such_library'"):
         Worker("answering_not")
-    with pytest.raises(WorkerError, match="no_such_module did not start .exit status 1."):
+    with pytest.raises(WorkerError, match=r"no_such_module did not start \(exit status 1\)"):
         Worker("no_such_module")
     monkeypatch.setattr(sys, "executable", "/no/such/file")
     with pytest.raises(FileNotFoundError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import os
 import signal
 import threading
@@ -66,8 +65,6 @@ def judge_math(texts: Sequence[str], references: Sequence[Any]) -> list[Judgemen
     """A judgement for every text against its reference, in order. May be called from any thread."""
     if len(texts) != len(references):
         raise ConfigError(f"got {len(texts)} completions and {len(references)} references; expected one for each")
-    if importlib.util.find_spec("math_verify") is None:
-        raise ConfigError("math_verify is not installed, which reads mathematical answers: pip install math-verify")
     batch = _Batch()
     pairs = [(final_text(text)[-_LONGEST:], _hashable(ref)) for text, ref in zip(texts, references, strict=True)]
     todo = list(dict.fromkeys(pairs))
