@@ -52,6 +52,6 @@ def count_threads(user: int) -> int:
 
 def _users() -> int:
     with suppress(OSError, ValueError):
-        inside, _, length = Path("/proc/self/uid_map").read_text(encoding="ascii").split("\n")[0].split()
+        inside, _, length = Path("/proc/self/uid_map").read_text(encoding="utf-8").split("\n")[0].split()
         return int(inside) + int(length)
     return 65536

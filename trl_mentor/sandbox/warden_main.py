@@ -7,6 +7,7 @@ somebody wants the program to run, and the order. Both end when the process that
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -49,6 +50,7 @@ def main(setting: dict[str, Any], control: int, parent: int) -> None:
         poll.register(watched, select.POLLIN)
     if isolation is Isolation.NAMESPACES:
         namespaces.prepare(setting["readable"], setting["temporary"])
+    gc.disable()  # a collection in a forked process would touch, and so copy, all that it shares with this one
     asked.send(b"r")
     while True:
         if any(file == watched for file, _ in poll.poll()):
