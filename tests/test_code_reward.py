@@ -106,13 +106,15 @@ def feedback_of(*notes: str) -> CollapsedGroup:
         "For 40 -2 the program has to print 38.",
         "When the first is 40 -2, think: the result is 38.",
         "Think about [1, -4, 7, 12].",
+        "It is slow for ['abc', 'abd'].",
     ],
 )
 def test_a_hint_that_quotes_a_hidden_test_is_refused(reported, hint):
     _, _, _, shares = reported
     note = "hidden test 2: assert total([1, -4, 7, 12]) == 16; expected 16, got 24"
     long = "hidden test 3: input '123456 654321\\n', expected '777777\\n'; it took too long"
-    assert LeakGate(domain="code").objection(hint, feedback_of(shares[FEEDBACK][1], note, long)) == QUOTES_TEST
+    late = "hidden test: grouped(['abc', 'abd']): it took too long"
+    assert LeakGate(domain="code").objection(hint, feedback_of(shares[FEEDBACK][1], note, long, late)) == QUOTES_TEST
 
 
 @pytest.mark.parametrize(

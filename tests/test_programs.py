@@ -60,6 +60,12 @@ PROBLEMS = {
             "    assert abs(candidate(0.1, 0.2) - identity(0.3)) < 1e-9\n"
         ),
     ),
+    "sum_of": ProgramTests(Style.CALL, (Case(([1, 2, 3],), [1, 3, 6]),), function="accumulate"),
+    "median": ProgramTests(
+        Style.ASSERTS,
+        entry_point="median",
+        program="assert all(map(median, [[1], [2, 3]]))\nassert math.isclose(median([1, 2]), 1.5)\n",
+    ),
     "arrange": ProgramTests(
         Style.ASSERTS,
         entry_point="arrange",

@@ -8,8 +8,9 @@ from functools import lru_cache
 _READ = 20_000
 _RECOGNISABLE = 8
 """Characters, blanks left out, from which on an input or a result can be nothing but that of the test."""
-_QUOTED = re.compile(r"(?m)^hidden test \d{1,6}: ([^\n]{1,2000})$")
+_QUOTED = re.compile(r"(?m)^hidden test(?: \d{1,6})?: ([^\n]{1,2000})$")
 _ASSERT = re.compile(r"assert [\w.]{1,60}\(([^\n]{0,400})\) == ([^\n]{1,400})")
+_CALL = re.compile(r"[\w.]{1,60}\(([^\n]{0,400})\): ")
 _CUT = "[...]"
 _WORD_OR_SIGN = re.compile(r"-?[^\W_]+(?:[._][^\W_]+)*|[^\w\s`\"]")
 _STATES = re.compile(
@@ -50,8 +51,10 @@ def _parts(test: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         given, _, rest = test.removeprefix("input ").partition(", expected ")
         return _pieces(given), _pieces(rest.partition("; ")[0])
     source = test.partition("; ")[0]
-    called = _ASSERT.search(source)
-    return (_pieces(called[1]), _pieces(called[2])) if called else (_pieces(source), ())
+    if called := _ASSERT.search(source):
+        return _pieces(called[1]), _pieces(called[2])
+    alone = _CALL.match(test)
+    return _pieces(alone[1] if alone else source), ()
 
 
 def _pieces(quoted: str) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ _WHOLE = 10
 """All inputs together may take so many times what one may."""
 _SLACK = 5.0
 _TOLD = 3
-_UNREADABLE = (LookupError, TypeError, ValueError, RecursionError)
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 def run_cases(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bool, seconds: int = SECONDS) -> Verdict:
@@ -42,7 +42,7 @@ def run_cases(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bool
         "style": str(tests.style),
         "program": program.lstrip("\ufeff"),
         "function": tests.function,
-        "common": common_names(),
+        "common": common_names(but=tests.function),
         "seconds": seconds,
         "wall": 2.0 * seconds,
         "most": 1 << max(16, (2 * expected).bit_length()),  # rounded up: not even the length of the longest is told

@@ -16,13 +16,17 @@ points says `List[int]`, which nothing else would define."""
 _METHODS = {name for kind in (str, list, dict, set, bytes, int) for name in dir(kind)}
 
 
-@lru_cache(maxsize=1)
-def common_names() -> dict[str, tuple[str, str]]:
+def common_names(*, but: str) -> dict[str, tuple[str, str]]:
     """Name -> its module and its name there; "" for the module itself.
 
-    Names of builtins stay those of builtins. Left out are names of methods such as `split`, whose every use would cost
-    the import of `re`.
+    Without the name that the program is asked to define, as `median`, which would be there without a program.
     """
+    return {name: place for name, place in _all_names().items() if name != but}
+
+
+@lru_cache(maxsize=1)
+def _all_names() -> dict[str, tuple[str, str]]:
+    """Names of builtins stay what they are; names of methods such as `split` would cost an import at every use."""
     found: dict[str, tuple[str, str]] = {}
     for module in MODULES:
         there = import_module(module)

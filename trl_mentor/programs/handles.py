@@ -14,6 +14,8 @@ class Program:
     def __init__(self, pipes: Pipes, most: int) -> None:
         self.pipes, self.most = pipes, most
         self.handles: dict[int, Handle] = {}
+        self.unfit = ""
+        """What the tests tried to hand over and could not, even where they caught the exception."""
 
     def handle(self, number: int) -> Handle:
         """The handle with this number; there is one for each object."""
@@ -31,9 +33,13 @@ class Program:
     def ask(self, action: str, number: int, given: Any, named: Any) -> Any:
         """What the program's process answers, which may be an exception."""
         room = [self.most]
-        parts = (given if action != "call" else encode(given, _number_of, room), encode(named, _number_of, room))
-        first = texts(parts[0])[1:-1] if action != "call" else parts[0]
-        self.pipes.report(f'["ask",{texts(action, number)[1:-1]},{first},{parts[1]}]')
+        try:
+            first = encode(given, self._number_of, room)
+            second = encode(named, self._number_of, room)
+        except UnfitError as error:
+            self.unfit = str(error)
+            raise
+        self.pipes.report(f'["ask",{texts(action, number)[1:-1]},{first},{second}]')
         kind, *rest = self.pipes.receive()
         if kind == "raised":
             raise decode_error(rest[0], rest[2])
@@ -43,11 +49,18 @@ class Program:
                 _update(old, new)
         return value
 
+    def _number_of(self, value: Any) -> int:
+        if type(value) is Handle:
+            return value._number
+        raise UnfitError(f"the tests pass a {type(value).__name__} to the program, which only plain data can be")
+
 
 class Handle:
     """Something of the program. Equal to itself alone."""
 
     __slots__ = ("_number", "_program")
+    _number: int
+    _program: Program
 
     def __init__(self, program: Program, number: int) -> None:
         object.__setattr__(self, "_program", program)
@@ -70,13 +83,6 @@ class Handle:
     def __repr__(self) -> str:
         """Nothing that its class could choose."""
         return "<an object of the program>"
-
-
-def _number_of(value: Any) -> int:
-    if type(value) is Handle:
-        number: int = value._number
-        return number
-    raise UnfitError(f"the tests pass a {type(value).__name__} to the program, which only plain data can be")
 
 
 def _update(old: Any, new: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trl_mentor.programs.codec import is_encoded
-from trl_mentor.programs.common import common_names
+from trl_mentor.programs.common import MODULES, common_names
 from trl_mentor.programs.compare import shown
 from trl_mentor.programs.tests import ProgramTests
 from trl_mentor.programs.verdict import (
@@ -35,7 +35,7 @@ def run_asserts(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bo
     end = time.monotonic() + whole
     bounds = Limits(seconds=whole, memory_mib=MEMORY_MIB)
     order: dict[str, Any] = {"setup": tests.setup, "entry_point": tests.entry_point, "most": _MOST}
-    testing = {**order, "tests": tests.program, "stop": stop, "seconds": 2 * seconds}
+    testing = {**order, "tests": tests.program, "stop": stop, "seconds": 2 * seconds, "modules": MODULES}
     with start(sandbox, TESTER, testing, limits=bounds, end=end) as tester:
         try:
             kind, *names = tester.line(end, _MOST)
@@ -44,21 +44,21 @@ def run_asserts(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bo
         if kind != "names":
             return Verdict(0, 0, error=f"the tests cannot be run: {clipped(names[0])}")
         order |= {"style": "asserts", "program": program.lstrip("\ufeff"), "names": names, "seconds": seconds}
-        order["common"] = common_names()
+        order["common"] = common_names(but=tests.entry_point)
         with start(sandbox, AGENT, order, limits=bounds, end=end) as agent:
-            relay = _Relay(tester, agent, end, 2.0 * seconds)
+            relay = _Relay(tester, agent, end, seconds)
             try:
                 return relay.run()
-            except (WireError, LookupError, TypeError, ValueError, RecursionError) as error:
+            except (WireError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
                 return relay.lost(error)
 
 
 class _Relay:
     """Carries calls to the program and results back, until there is a verdict."""
 
-    def __init__(self, tester: Wire, agent: Wire, end: float, left: float) -> None:
+    def __init__(self, tester: Wire, agent: Wire, end: float, seconds: int) -> None:
         self.tester, self.agent, self.end = tester, agent, end
-        self.left = left
+        self.seconds, self.left = seconds, 2.0 * seconds
         self.failures: list[str] = []
         self.names: dict[str, str] = {}
         self.raised: str | None = None
@@ -78,7 +78,7 @@ class _Relay:
             self.where = "in the tests"
             kind, *rest = self.tester.line(self.end, 4 * _MOST)
             if kind == "ask":
-                self.where = f"in {self._call(rest)}"
+                self.where = f"hidden test: {self._call(rest)}"
                 self.agent.send(rest, self.end)
                 answer = self._answer("value", "raised")
                 self.raised = raised_note(answer[1:]) if answer[0] == "raised" else None
@@ -93,9 +93,9 @@ class _Relay:
 
     def lost(self, error: Exception) -> Verdict:
         """The verdict where one of the processes is late, gone, or says what nobody says."""
-        note = limits_note("timed_out") if isinstance(error, LateError) else "it disturbed the process that runs it"
-        if isinstance(error, GoneError):
-            note = "it ended the process"
+        late = isinstance(error, LateError) or self.left < self.seconds  # the kernel ended it at its limit of CPU
+        note = "it ended the process" if isinstance(error, GoneError) else "it disturbed the process that runs it"
+        note = limits_note("timed_out") if late else note
         return Verdict(0, 1, (*self.failures[:_TOLD], f"{self.where}: {note}"))
 
     def _answer(self, *kinds: str) -> list[Any]:
