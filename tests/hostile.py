@@ -98,6 +98,7 @@ PROGRAMS = [
     Hostile("kills the test", attempt("os.kill(int(sys.argv[4]), 9)"), stdout=REFUSED, where=BY_USER),
     Hostile("kills everything", "import os\ntry: os.kill(-1, 9)\nexcept OSError: pass", where=BY_USER),
     Hostile("stops everything", "import os\ntry: os.kill(-1, 19)\nexcept OSError: pass", where=BY_USER),
+    Hostile("daemon that kills everything again and again", "import os, time\nif not os.fork():\n  os.setsid()\n  while True:\n    try: os.kill(-1, 9)\n    except OSError: pass\ntime.sleep(60)", **CRASH, where=BY_USER),
     Hostile("environment of the test", attempt("open(f'/proc/{sys.argv[4]}/environ').read()"), stdout=REFUSED, where=BY_USER),
     Hostile("environment of its parents", "import os\nfor n in (1, os.getppid()):\n  try: data = open(f'/proc/{n}/environ').read()\n  except OSError: data = ''\n  assert 'not-for-programs' not in data", where=BY_USER),
     Hostile("memory of the parent", attempt("open(f'/proc/{os.getppid()}/mem', 'rb+')"), stdout=REFUSED, where=BY_USER),

@@ -221,6 +221,12 @@ def test_a_file_outside_of_the_programs_folder_is_refused(name):
         Sandbox().run(["true"], files={name: b""})
 
 
+@pytest.mark.parametrize("limit", [{"seconds": 0}, {"seconds": float("nan")}, {"memory_mib": -1}, {"processes": 0}])
+def test_a_limit_that_is_none_is_refused(limit):
+    with pytest.raises(ConfigError, match=f"got {next(iter(limit))}="):
+        Limits(**limit)
+
+
 def test_a_program_that_is_not_there_is_said_to_be():
     start, _ = starter(Isolation.NAMESPACES)
     with pytest.raises(ConfigError, match="cannot start '/no/such'"):

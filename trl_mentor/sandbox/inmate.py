@@ -15,6 +15,8 @@ from trl_mentor.sandbox.orders import Order
 from trl_mentor.sandbox.records import Limits
 
 NICENESS = 10
+FAILED = 125
+"""Exit code of a process that met a fault of this package."""
 _OPEN_FILES = 256
 _PASSED_BY_PYTHON = (signal.SIGPIPE, signal.SIGINT, signal.SIGCHLD)
 
@@ -24,10 +26,12 @@ def fork(child: Callable[[], None]) -> int:
     pid = os.fork()
     if pid:
         return pid
+    code = FAILED
     try:
         child()
+        code = 0
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 def take_pipes(pipes: tuple[int, int, int]) -> None:

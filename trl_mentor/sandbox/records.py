@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
+
+from trl_mentor.errors import ConfigError
+
+_MOST = 2**40
+"""Above it the kernel's own numbers end: bytes of a limit in MiB fit into 64 bits."""
 
 
 class Isolation(StrEnum):
@@ -40,6 +45,12 @@ class Limits:
     """Size of each file that is written."""
     output_bytes: int = 2**20
     """Of standard output and error each."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if not 0 < value < _MOST:
+                raise ConfigError(f"got {one.name}={value} for a sandbox, expected a number above 0 and below {_MOST}")
 
 
 @dataclass(frozen=True, slots=True)
