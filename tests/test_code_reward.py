@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +92,13 @@ def test_stored_tests_are_found_by_their_digest(tmp_path, monkeypatch):
     assert len(reference) < 120
     judged = judge_code(["```python\ndef square(n):\n    return n * n\n```"], [reference])
     assert [(one.score, one.error) for one in judged] == [(1.0, None)]
+
+
+def test_the_example_of_the_docs_prints_what_it_says(capsys):
+    text = Path(__file__).parent.parent.joinpath("docs", "rewards.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)\n```\n", text.partition("## Programs")[2], re.DOTALL)
+    exec(example, {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", example, re.MULTILINE)
 
 
 def feedback_of(*notes: str) -> CollapsedGroup:

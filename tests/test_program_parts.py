@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -217,3 +218,32 @@ def test_values_that_are_no_data_or_too_much_of_it_do_not_cross():
         encoded([object()])
     with pytest.raises(TooLargeError):
         encoded(["x" * 100] * 101)
+
+
+def test_equal_programs_run_once_and_verdicts_keep_their_order():
+    draws, same, other = "import random\nprint(random.random())", "print(5)", "print(6)"
+    programs = [draws, same, other, draws, f"{draws} # again", None, same]
+    tests = ProgramTests(Style.STDIN, (Case("", "5"),)).to_json()
+    verdicts = judge_programs(programs, [tests] * len(programs))
+    assert [verdict.right for verdict in verdicts] == [False, True, False, False, False, False, True]
+    assert verdicts[0] == verdicts[3]
+    assert verdicts[0] != verdicts[4]
+    assert judge_programs([], []) == []
+
+
+def test_a_machine_on_which_no_program_starts_is_no_fault_of_the_programs(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    verdicts = judge_programs(["print(5)", "x = 1"], [ALL[0].to_json(), ALL[2].to_json()])
+    assert all("Python does not start in the sandbox" in str(verdict.error) for verdict in verdicts)
+
+
+def test_all_tests_are_run_for_a_share_and_only_the_first_that_fails_otherwise():
+    cases = tuple(Case(f"{n}", str(n % 2)) for n in range(6))
+    cells = [ProgramTests(Style.STDIN, cases).to_json()] * 2
+    asserts = "\n".join(f"assert f({n}) == {n % 2}" for n in range(6))
+    cells.append(ProgramTests(Style.ASSERTS, entry_point="f", program=asserts).to_json())
+    programs = ["print(0)", "print(1)", "def f(n):\n    return 0"]
+    shares = judge_programs(programs, cells, stop=False)
+    assert [(verdict.passed, verdict.total, len(verdict.failures)) for verdict in shares] == [(3, 6, 3)] * 3
+    first = judge_programs(programs, cells)
+    assert [(verdict.passed, len(verdict.failures)) for verdict in first] == [(1, 1), (0, 1), (1, 1)]

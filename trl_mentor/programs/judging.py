@@ -71,5 +71,6 @@ def _judge(program: str | None, tests: ProgramTests | str, sandbox: Sandbox, *, 
 
 def _workers() -> int:
     """Processors of this process's share of the machine: launchers start one process for each device of a node."""
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, len(os.sched_getaffinity(0)) // (int(ranks) if ranks.isdigit() and int(ranks) else 1))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return max(1, cores // (int(ranks) if ranks.isdigit() and int(ranks) else 1))

@@ -20,7 +20,7 @@ class Verdict:
 
     passed: int
     total: int
-    """Tests that there are, whether or not they were run after the first that failed."""
+    """Tests that there are; of test code that ends at its first failure, those that were run."""
     failures: tuple[str, ...] = ()
     """The first tests that failed, each with what was expected and what came, for the mentor alone."""
     error: str | None = None
