@@ -169,18 +169,21 @@ def test_many_threads_get_their_own_answers_in_order():
     assert len(POOL.pids) <= POOL.size
 
 
-def test_a_forked_process_has_its_own_and_nothing_is_left_at_the_end():
+def test_a_forked_process_has_its_own_and_the_exit_may_still_ask_and_leaves_nothing():
     said = script("""
+import atexit
 right = lambda number: judge_math([f"\\\\boxed{{{number}}}"], [str(number)])[0].right
 assert right(1)
 before = POOL.pids
 child = os.fork()
 if not child:
     sys.exit(0 if POOL.pids == [] and right(2) and not set(POOL.pids) & set(before) else 1)
+atexit.register(lambda: print(*(one.score for one in judge_math(["\\\\boxed{7}", "\\\\boxed{8}"], ["7", "9"]))))
 print(os.waitpid(child, 0)[1], right(3), POOL.pids == before, *POOL.pids)
-""").split()
-    assert said[:3] == ["0", "True", "True"]
-    assert not any(Path(f"/proc/{pid}/cmdline").exists() for pid in said[3:])
+""").splitlines()
+    assert said[0].split()[:3] == ["0", "True", "True"]
+    assert said[1] == "1.0 0.0"
+    assert not any(Path(f"/proc/{pid}/cmdline").exists() for pid in said[0].split()[3:])
 
 
 def test_two_ranks_of_one_machine_share_its_cores(monkeypatch):

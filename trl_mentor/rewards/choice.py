@@ -32,6 +32,8 @@ _NAMED = re.compile(
 )
 _ANOTHER = re.compile(rf"{_CLOSE}(?:[,;/&]|\b(?:or|and)\b){_OPEN}(?:or\s+|and\s+)?{_OPEN}([A-J])(?![A-Za-z])")
 _LISTED = re.compile(rf"[,;]\s*{_OPEN}([A-J])[.):]")
+_LONGEST = 400
+"""Characters of a line in which a letter is looked for: what these expressions cost grows with the square of it."""
 _NO_ANSWER = "No single option was found as the final answer; give one letter in \\boxed{}."
 
 
@@ -88,7 +90,7 @@ def final_letter(text: str) -> str | None:
 
 def letter_of(text: str) -> str | None:
     """The letter of a text that is one option: `B`, `(b)`, `**B**`, `B. Paris`; None for "A good way" and "A or B"."""
-    found = _ALONE.fullmatch(text.strip())
+    found = _ALONE.fullmatch(text.strip()[:_LONGEST].strip())
     if found is None:
         return None
     rest = found[2] or ""
@@ -101,6 +103,7 @@ def _named_letter(stated: str) -> str | None:
     alone = letter_of(stated)
     if alone is not None:
         return alone
+    stated = stated[:_LONGEST]
     found = _NAMED.match(stated)
     if found is None:
         return None

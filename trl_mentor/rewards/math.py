@@ -68,7 +68,8 @@ def judge_math(texts: Sequence[str], references: Sequence[Any]) -> list[Judgemen
     batch = _Batch()
     pairs = [(final_text(text)[-_LONGEST:], _hashable(ref)) for text, ref in zip(texts, references, strict=True)]
     todo = list(dict.fromkeys(pairs))
-    if len(todo) < 2 or POOL.size == 1:
+    exiting = not threading.main_thread().is_alive()  # no thread starts any more
+    if len(todo) < 2 or POOL.size == 1 or exiting:
         judged = [batch.judge(pair) for pair in todo]
     else:
         with ThreadPoolExecutor(min(POOL.size, len(todo)), thread_name_prefix="trl-mentor-math") as threads:
