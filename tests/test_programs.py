@@ -146,7 +146,7 @@ def judged():
         port = str(server.getsockname()[1])
         tried = [one for one in entries() if APART or not any(word in one.title for word in ESCAPES)]
         texts = [one.text.replace("PORT", port) for one in tried]
-        verdicts = judge_programs([program_of(text) for text in texts], [one.tests for one in tried], seconds=2)
+        verdicts = judge_programs([program_of(text) for text in texts], [one.tests for one in tried], seconds=3)
         server.settimeout(0)
         called = True
         try:

@@ -12,7 +12,6 @@ from trl_mentor.programs.common import common_names
 from trl_mentor.programs.compare import same_output, same_value, shown
 from trl_mentor.programs.tests import Case, ProgramTests, Style
 from trl_mentor.programs.verdict import (
-    MEMORY_MIB,
     SECONDS,
     Verdict,
     clipped,
@@ -21,7 +20,7 @@ from trl_mentor.programs.verdict import (
     refused_note,
 )
 from trl_mentor.programs.wire import AGENT, GoneError, LateError, Wire, WireError, parsed, start
-from trl_mentor.sandbox import Limits, Sandbox
+from trl_mentor.sandbox import Sandbox
 
 _LATE = 3
 """After so many inputs without an end the rest is not tried and fails."""
@@ -35,7 +34,6 @@ _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, RecursionErro
 def run_cases(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bool, seconds: int = SECONDS) -> Verdict:
     """Run a program for the inputs of STDIN or CALL tests; `stop` ends it at the first that fails."""
     whole = 2.0 * seconds * _WHOLE
-    end = time.monotonic() + whole
     inputs = [_input(case, tests.style) for case in tests.cases]
     expected = max(len(case.output if tests.style is Style.STDIN else json.dumps(case.output)) for case in tests.cases)
     order: dict[str, Any] = {
@@ -48,11 +46,11 @@ def run_cases(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bool
         "most": 1 << max(16, (2 * expected).bit_length()),  # rounded up: not even the length of the longest is told
     }
     largest = max(len(given) for given in inputs) if tests.style is Style.STDIN else 0
-    bounds = Limits(seconds=whole, memory_mib=MEMORY_MIB, file_mib=Limits().file_mib + 4 * largest // 2**20)
     failures: list[str] = []
     passed = late = 0
     try:
-        with start(sandbox, AGENT, order, limits=bounds, end=end) as wire:
+        with start(sandbox, AGENT, order, seconds=whole, file_mib=16 + 4 * largest // 2**20) as wire:
+            end = time.monotonic() + whole
             for case, given in zip(tests.cases, inputs, strict=True):
                 report = _report(wire, given, end, order)
                 problem = _problem(case, report, tests.style)

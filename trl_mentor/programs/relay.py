@@ -11,7 +11,6 @@ from trl_mentor.programs.common import MODULES, common_names
 from trl_mentor.programs.compare import shown
 from trl_mentor.programs.tests import ProgramTests
 from trl_mentor.programs.verdict import (
-    MEMORY_MIB,
     SECONDS,
     Verdict,
     clipped,
@@ -19,8 +18,8 @@ from trl_mentor.programs.verdict import (
     raised_note,
     refused_note,
 )
-from trl_mentor.programs.wire import AGENT, TESTER, GoneError, LateError, Wire, WireError, start
-from trl_mentor.sandbox import Limits, Sandbox
+from trl_mentor.programs.wire import AGENT, START_SECONDS, TESTER, GoneError, LateError, Wire, WireError, start
+from trl_mentor.sandbox import Sandbox
 
 _WHOLE = 3
 """Test code and program together may take so many times what the program may."""
@@ -32,21 +31,19 @@ _TOLD = 3
 def run_asserts(program: str, tests: ProgramTests, sandbox: Sandbox, *, stop: bool, seconds: int = SECONDS) -> Verdict:
     """Run ASSERTS tests on a program; `stop` ends it at the first that fails."""
     whole = 2.0 * seconds * _WHOLE
-    end = time.monotonic() + whole
-    bounds = Limits(seconds=whole, memory_mib=MEMORY_MIB)
     order: dict[str, Any] = {"setup": tests.setup, "entry_point": tests.entry_point, "most": _MOST}
     testing = {**order, "tests": tests.program, "stop": stop, "seconds": 2 * seconds, "modules": MODULES}
-    with start(sandbox, TESTER, testing, limits=bounds, end=end) as tester:
+    with start(sandbox, TESTER, testing, seconds=START_SECONDS + whole) as tester:
         try:
-            kind, *names = tester.line(end, _MOST)
+            kind, *names = tester.line(time.monotonic() + START_SECONDS, _MOST)
         except WireError as error:
             return Verdict(0, 0, error=f"the tests cannot be run: {error}")
         if kind != "names":
             return Verdict(0, 0, error=f"the tests cannot be run: {clipped(names[0])}")
         order |= {"style": "asserts", "program": program.lstrip("\ufeff"), "names": names, "seconds": seconds}
         order["common"] = common_names(but=tests.entry_point)
-        with start(sandbox, AGENT, order, limits=bounds, end=end) as agent:
-            relay = _Relay(tester, agent, end, seconds)
+        with start(sandbox, AGENT, order, seconds=whole) as agent:
+            relay = _Relay(tester, agent, time.monotonic() + whole, seconds)
             try:
                 return relay.run()
             except (WireError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:

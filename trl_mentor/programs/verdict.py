@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trl_mentor.programs.wire import MEMORY_MIB
+
 SECONDS = 6
 """CPU time for each input, as LiveCodeBench allows, and for all calls of test code together. On the clock it may be
 twice as long, for programs that sleep and machines that are busy."""
-MEMORY_MIB = 1024
 NO_PROGRAM = "there is no fenced block with a program (``` ... ```) after the thinking"
 _SHOWN = 160
 

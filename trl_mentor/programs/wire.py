@@ -39,6 +39,10 @@ for name, code in marshal.loads(read(int.from_bytes(read(8), "big"))):
 module.main()
 """
 _CHUNK = 2**16
+START_SECONDS = 60.0
+"""That Python may take to start on a busy machine."""
+MEMORY_MIB = 1024
+"""Address space of each process inside."""
 
 
 class WireError(MentorError):
@@ -118,8 +122,16 @@ def parsed(line: bytes | str) -> list[Any]:
 
 
 @contextmanager
-def start(sandbox: Sandbox, modules: tuple[str, ...], order: Any, *, limits: Limits, end: float) -> Iterator[Wire]:
-    """A process inside that has its code and its first order; everything of it is gone after the block."""
+def start(
+    sandbox: Sandbox, modules: tuple[str, ...], order: Any, *, seconds: float, file_mib: int = 16
+) -> Iterator[Wire]:
+    """A process inside that has its code and its first order; everything of it is gone after the block.
+
+    It may run for so many seconds once it has started, which a busy machine may take its time for. Raises
+    `NoStartError`, and what `Sandbox` raises.
+    """
+    end = time.monotonic() + START_SECONDS
+    limits = Limits(seconds=START_SECONDS + seconds, memory_mib=MEMORY_MIB, file_mib=file_mib)
     argv = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-W", "ignore", "-c", _START]
     with sandbox.start(argv, files={}, limits=limits) as running:
         wire = Wire(running)
