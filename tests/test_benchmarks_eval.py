@@ -22,6 +22,9 @@ import eval_smollm2_judges
         ("thus $x = 3$.", 3.0),
         ("that is $3$ of 4 apples", None),
         ("\\boxed{3, 4}", None),
+        ("So the answer is 5 + 8 = 13.", 13.0),
+        ("1 + 5 = 6", 6.0),
+        ("the answer is 5 + 5", 10.0),
         ("", None),
     ],
 )
