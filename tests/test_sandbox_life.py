@@ -26,16 +26,17 @@ __all__ = ["folder", "target"]
 TIERS = [pytest.param(tier, id=tier.value) for tier in Isolation]
 ECHO = "import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)"
 ASKER = """
-import os, signal, sys, tempfile, threading
+import os, signal, sys, tempfile, threading, time
 tempfile.tempdir = sys.argv[1]
 from trl_mentor.sandbox import Isolation, Limits, tiers
 start = tiers.launcher(Isolation(sys.argv[2]))
-argv = [sys.argv[3], "-I", "-S", "-c", sys.argv[4], sys.argv[5]]
-if sys.argv[6] == "killed":
+argv = [sys.argv[3], "-I", "-S", "-c", sys.argv[4], os.environ["MARKER"]]
+if sys.argv[5] == "killed":
     with start.start(argv, {}, Limits(seconds=60)) as running:
         running.stdout.read(1)
-        if not os.fork():  # holds copies of all that its parent had open
-            os.execv("/bin/sleep", ["sleep", "20"])
+        if not os.fork():  # holds copies of all that its parent had open, and outlives it
+            time.sleep(8)
+            os._exit(0)
         os.kill(os.getpid(), signal.SIGKILL)
 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
@@ -113,15 +114,17 @@ def test_programs_see_nothing_of_each_other(tier, folder):
 def test_programs_end_with_the_process_that_asked_for_them(tier, how, folder):
     _, python = starter(tier)
     marker = uuid.uuid4().hex
-    arguments = [str(folder), tier.value, python, DAEMONS, marker, how]
+    arguments = [str(folder), tier.value, python, DAEMONS, how]
     package = str(Path(tiers.__file__).parents[2])
     asker = subprocess.Popen(
-        [sys.executable, "-c", ASKER, *arguments], env={"PYTHONPATH": package}, stdout=subprocess.PIPE
+        [sys.executable, "-c", ASKER, *arguments],
+        env={"PYTHONPATH": package, "MARKER": marker},
+        stdout=subprocess.PIPE,
     )
     said = os.read(asker.stdout.fileno(), 100) if how == "interrupted" else b""
     code = asker.wait(60)
     asker.stdout.close()
-    end = time.monotonic() + 30
+    end = time.monotonic() + 6
     while survivors(marker, folder) and time.monotonic() < end:
         time.sleep(0.05)
     assert survivors(marker, folder) == []

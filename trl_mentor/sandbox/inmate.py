@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NoReturn
 
 from trl_mentor.sandbox.orders import Order
 from trl_mentor.sandbox.records import Limits
@@ -24,8 +25,13 @@ _PASSED_BY_PYTHON = (signal.SIGPIPE, signal.SIGINT, signal.SIGCHLD)
 def fork(child: Callable[[], None]) -> int:
     """The number of a new process, which does `child` and ends."""
     pid = os.fork()
-    if pid:
-        return pid
+    if not pid:
+        leave_after(child)
+    return pid
+
+
+def leave_after(child: Callable[[], None]) -> NoReturn:
+    """Do `child` and end this process, without what an interpreter does at its end."""
     code = FAILED
     try:
         child()

@@ -106,6 +106,7 @@ class Namespaces:
     def _wait_for_program(self, order: Order, file: BinaryIO, pipes: tuple[int, int, int], failure: int) -> None:
         try:
             self._linux.die_with_parent()
+            inmate.first_to_go()
             self._linux.hide()
             self._mount(order)
             program = inmate.fork(lambda: self._become(order, file, pipes, failure))
@@ -137,7 +138,6 @@ class Namespaces:
         try:
             os.setsid()
             os.chdir(f"{BOX}/work")
-            inmate.first_to_go()
             os.nice(inmate.NICENESS)
             os.umask(0o077)
             if self._user is not None:

@@ -89,10 +89,16 @@ class Plain:
             readable = [*self._readable, *_RANDOM, f"/proc/{os.getpid()}"]
             landlock.restrict(self._kernel, readable=readable, writable=writable)
         if self._filters:
-            alone = self._user is not None or self._landlock >= landlock.SCOPED_SIGNALS
-            first = None if alone else os.getpid()
-            keep_times = self._capability is not None
-            self._kernel.filter(seccomp.build_filter(namespaces=False, keep_times=keep_times, first_process=first))
+            own_user = self._user is not None
+            bounded = own_user or self._landlock >= landlock.SCOPED_SIGNALS
+            self._kernel.filter(
+                seccomp.build_filter(
+                    namespaces=False,
+                    own_user=own_user,
+                    keep_times=self._capability is not None,
+                    first_process=None if bounded else os.getpid(),
+                )
+            )
 
     def _process_limit(self, processes: int) -> int | None:
         if self._user is not None:

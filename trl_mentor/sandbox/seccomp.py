@@ -37,11 +37,14 @@ _ALWAYS = {
     "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
     "kexec_file_load": (320, 294), "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225),
     "acct": (163, 89), "quotactl": (179, 60), "syslog": (103, 116), "vhangup": (153, 58), "personality": (135, 92),
-    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setpriority": (141, 140),
-    "sched_setparam": (142, 118), "sched_setscheduler": (144, 119), "sched_setattr": (314, 274),
-    "ioprio_set": (251, 30),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
 }  # fmt: skip
-"""Other processes' memory, mounts, namespaces, the kernel itself, and priorities."""
+"""Other processes' memory, mounts, namespaces, and the kernel itself."""
+_PRIORITIES = {
+    "setpriority": (141, 140), "sched_setparam": (142, 118), "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274), "ioprio_set": (251, 30),
+}  # fmt: skip
+"""Of any process of the user."""
 _WITHOUT_NAMESPACES = {
     "socket": (41, 198), "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180),
 }  # fmt: skip
@@ -56,15 +59,19 @@ def supported() -> bool:
     return os.uname().sysname == "Linux" and os.uname().machine in _AUDIT
 
 
-def build_filter(*, namespaces: bool, keep_times: bool = False, first_process: int | None = None) -> bytes:
+def build_filter(
+    *, namespaces: bool, own_user: bool = True, keep_times: bool = False, first_process: int | None = None
+) -> bytes:
     """The filter for a program that runs in namespaces, or without.
 
-    `keep_times`: it may not set time stamps, which no other rule stops where it has a capability over files.
-    `first_process`: it may signal only this one and younger ones, where it has its user in common with others.
+    `own_user`: no other process that it could reach has its user. `keep_times`: it may not set time stamps, which
+    no other rule stops where it has a capability over files.
+    `first_process`: it may signal only this one and younger ones.
     """
     writer = _Writer(os.uname().machine)
     writer.begin()
     refused = _ALWAYS | ({} if namespaces else _WITHOUT_NAMESPACES) | (_TIMES if keep_times else {})
+    refused |= {} if own_user else _PRIORITIES
     for numbers in refused.values():
         writer.refuse(numbers)
     writer.refuse((435, 435), _UNKNOWN)  # clone3, whose flags no filter can read: the C library goes back to clone

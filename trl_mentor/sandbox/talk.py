@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import IO
 
 _CHUNK = 65536
+_PAUSE = 3600.0
 
 
 class Talk:
@@ -37,7 +38,7 @@ class Talk:
                 selector.register(file, selectors.EVENT_READ, lambda index=index: self._read(index))
             selector.register(self._answer, selectors.EVENT_READ, self._listen)
             while not self._reported and (left := end - time.monotonic()) > 0:
-                for key, _ in selector.select(left):
+                for key, _ in selector.select(min(left, _PAUSE)):
                     if not key.data():
                         selector.unregister(key.fileobj)
                         if key.fileobj is self._feed:

@@ -14,7 +14,7 @@ from trl_mentor.sandbox.records import Ending, Isolation, Limits
 
 logger = logging.getLogger(__name__)
 
-_TRIAL = "import os, sys; os.mkdir('a'); sys.stdout.write(sys.stdin.read())"
+_TRIAL = "import os, sys; os.mkdir(os.environ['TMPDIR'] + '/a'); sys.stdout.write(sys.stdin.read())"
 _LIMITS = Limits(seconds=30.0)
 _MISSING = {
     Isolation.FILTER: (

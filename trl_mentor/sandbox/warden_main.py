@@ -16,9 +16,9 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NoReturn, Protocol
 
-from trl_mentor.sandbox import namespaces, users
+from trl_mentor.sandbox import inmate, namespaces, users
 from trl_mentor.sandbox.bubblewrap import Bubblewrap
 from trl_mentor.sandbox.ending import exit_code
 from trl_mentor.sandbox.kernel import Kernel
@@ -27,6 +27,8 @@ from trl_mentor.sandbox.plain import Plain
 from trl_mentor.sandbox.records import Isolation
 
 _FILES = 5
+_PAUSE = 3600.0
+"""Seconds to wait at once: the kernel's own limit is 24 days."""
 
 
 class Tier(Protocol):
@@ -58,12 +60,10 @@ def main(setting: dict[str, Any], control: int, parent: int) -> None:
         said, files, _, _ = socket.recv_fds(asked, 1, _FILES)
         if not said:
             return
-        if len(files) == _FILES and not os.fork():
-            asked.close()
-            if watched is not None:
-                os.close(watched)
-            _keep(setting, isolation, base, files)
-            os._exit(0)
+        with suppress(OSError):  # no more processes: whoever asked finds the socket closed
+            if len(files) == _FILES and not os.fork():
+                asked.close()
+                _keep(setting, isolation, base, files, watched)
         for file in files:
             os.close(file)
 
@@ -76,12 +76,16 @@ def _watch(process: int) -> int | None:
         return None
 
 
-def _keep(setting: dict[str, Any], isolation: Isolation, base: int, files: list[int]) -> None:
+def _keep(setting: dict[str, Any], isolation: Isolation, base: int, files: list[int], asker: int | None) -> NoReturn:
+    inmate.leave_after(lambda: _look_after(setting, isolation, base, files, asker))
+
+
+def _look_after(setting: dict[str, Any], isolation: Isolation, base: int, files: list[int], asker: int | None) -> None:
     for file in files:
         os.set_inheritable(file, False)
     pipes, answer = (files[0], files[1], files[2]), socket.socket(fileno=files[3])
     try:
-        report = _run(_tier(setting, isolation, base), pipes, answer, files[4])
+        report = _run(_tier(setting, isolation, base), pipes, answer, files[4], asker)
     except (OSError, ValueError) as error:
         report = {"error": f"{type(error).__name__}: {error}"}
     with suppress(OSError):
@@ -97,7 +101,9 @@ def _tier(setting: dict[str, Any], isolation: Isolation, base: int) -> Tier:
     return Plain(setting["readable"], setting["temporary"], base, filters=filters)
 
 
-def _run(tier: Tier, pipes: tuple[int, int, int], answer: socket.socket, order_file: int) -> dict[str, Any]:
+def _run(
+    tier: Tier, pipes: tuple[int, int, int], answer: socket.socket, order_file: int, asker: int | None
+) -> dict[str, Any]:
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     os.set_blocking(wake, False)
@@ -113,7 +119,9 @@ def _run(tier: Tier, pipes: tuple[int, int, int], answer: socket.socket, order_f
     for pipe in (*pipes, failure):
         os.close(pipe)
     try:
-        code = _wait(leader, wake, answer, began + order.limits.seconds)
+        code = _wait(
+            leader, wake, [answer.fileno(), *([] if asker is None else [asker])], began + order.limits.seconds
+        )
         seconds = time.monotonic() - began
     finally:
         tier.finish(leader)
@@ -126,18 +134,19 @@ def _run(tier: Tier, pipes: tuple[int, int, int], answer: socket.socket, order_f
     }
 
 
-def _wait(leader: int, wake: int, answer: socket.socket, end: float) -> int | None:
-    """The leader's exit code; None where its time is up or nobody wants it to run any more."""
+def _wait(leader: int, wake: int, unwanted: list[int], end: float) -> int | None:
+    """The leader's exit code; None where its time is up, or one of `unwanted` says that nobody waits for it."""
     poll = select.poll()
     poll.register(wake, select.POLLIN)
-    poll.register(answer, select.POLLIN)
+    for file in unwanted:
+        poll.register(file, select.POLLIN)
     while (left := end - time.monotonic()) > 0:
-        ready = {file for file, _ in poll.poll(left * 1000 + 1)}
+        ready = {file for file, _ in poll.poll(min(left, _PAUSE) * 1000 + 1)}
         if wake in ready:
             with suppress(BlockingIOError):
                 os.read(wake, 4096)
         if (code := exit_code(leader)) is not None:
             return code
-        if answer.fileno() in ready:
+        if ready.intersection(unwanted):
             return None
     return exit_code(leader)
