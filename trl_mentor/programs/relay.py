@@ -121,7 +121,7 @@ class _Relay:
     def _call(self, request: list[Any]) -> str:
         action, number, given, _ = request
         name = self.names.get(str(number), "a function")
-        return f"{name}{shown(['tuple', *given[1:]], 160)}" if action == "call" else f"{name}.{given}"
+        return f"{name}({shown(given, 160)[1:-1]})" if action == "call" else f"{name}.{given}"
 
 
 def _is_defined(rest: list[Any]) -> bool:

@@ -109,7 +109,7 @@ class _Bench:
             expected = eval(compile(_ast.Expression(body=right), TESTS, "eval"), self.names)
             if got == expected:
                 return None
-            return (repr(expected)[:_SHOWN], repr(got)[:_SHOWN], None, None)
+            return (_shown(expected), _shown(got), None, None)
         except UnfitError:
             raise
         except BaseException as error:
@@ -143,6 +143,13 @@ def _holds(node: Any, *kinds: Any) -> bool:
 def _calls_check(node: Any) -> bool:
     call = node.value if isinstance(node, _ast.Expr) else None
     return isinstance(call, _ast.Call) and isinstance(call.func, _ast.Name) and call.func.id == "check"
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)[:_SHOWN]
+    except ValueError:  # an integer of more digits than Python writes
+        return f"a {type(value).__name__} too large to show"
 
 
 def _source(tests: str, node: Any) -> str:
