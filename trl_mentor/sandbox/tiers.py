@@ -9,6 +9,7 @@ import sys
 from functools import cache
 
 from trl_mentor.errors import ConfigError
+from trl_mentor.sandbox import seccomp
 from trl_mentor.sandbox.launcher import Launcher
 from trl_mentor.sandbox.records import Ending, Isolation, Limits
 
@@ -39,6 +40,8 @@ def problem_of(isolation: Isolation) -> str | None:
     """Why programs cannot run in a tier here, or None: one is run for a trial."""
     if isolation is not Isolation.LIMITS and sys.platform != "linux":
         return f"it needs Linux, and this is {sys.platform}"
+    if isolation is Isolation.FILTER and not seccomp.supported():
+        return "its filter of system calls is written for x86-64 and ARM64"
     if isolation is Isolation.BUBBLEWRAP:
         needed = ("bwrap", "prlimit", *(("setpriv",) if os.geteuid() == 0 else ()))
         if missing := [program for program in needed if shutil.which(program) is None]:
