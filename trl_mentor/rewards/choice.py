@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trl_mentor.assembly import completion_text
-from trl_mentor.causes import NOTHING_PARSED
-from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, VERIFIER_ERROR
 from trl_mentor.errors import ConfigError
 from trl_mentor.records import Completion
-from trl_mentor.rewards.judgement import Judgement
+from trl_mentor.rewards.judgement import Judgement, told
 from trl_mentor.rewards.reading import boxes, final_text, line_after
 
 _OPEN = r"(?:\\(?:text|textbf|mathrm|mathbf|boldsymbol)\s*\{|[(\[{*_`$\s\"']|\\[(\[])*"
@@ -44,13 +42,7 @@ def choice_reward(
     **kwargs: Any,
 ) -> list[float | None]:
     """1.0 for a completion whose final answer is the letter of the option in `answer`, else 0.0."""
-    judged = judge_choices([completion_text(completion) for completion in completions], answer)
-    if log_extra is not None:
-        found = [one.answer or NOTHING_PARSED[0] if one.error is None else "[skipped]" for one in judged]
-        log_extra(ANSWER_PARSED, found)
-        log_extra(VERIFIER_ERROR, [one.error for one in judged])
-        log_extra(FEEDBACK, [one.feedback for one in judged])
-    return [one.score for one in judged]
+    return told(judge_choices([completion_text(completion) for completion in completions], answer), log_extra)
 
 
 def judge_choices(texts: Sequence[str], letters: Sequence[str]) -> list[Judgement]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from trl_mentor.causes import NOTHING_PARSED
+from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, VERIFIER_ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +27,13 @@ class Judgement:
     def right(self) -> bool:
         """Whether it is wholly right: every test passes."""
         return self.score == 1.0
+
+
+def told(judged: Sequence[Judgement], log_extra: Callable[[str, list[Any]], None] | None) -> list[float | None]:
+    """The scores, after what was read and what failed is told to TRL's table of completions and to the mentor."""
+    if log_extra is not None:
+        found = [one.answer or NOTHING_PARSED[0] if one.error is None else "[skipped]" for one in judged]
+        log_extra(ANSWER_PARSED, found)
+        log_extra(VERIFIER_ERROR, [one.error for one in judged])
+        log_extra(FEEDBACK, [one.feedback for one in judged])
+    return [one.score for one in judged]

@@ -12,12 +12,10 @@ from hashlib import sha256
 from typing import Any
 
 from trl_mentor.assembly import completion_text
-from trl_mentor.causes import NOTHING_PARSED
-from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, VERIFIER_ERROR
 from trl_mentor.errors import ConfigError
 from trl_mentor.quoting import clean_text
 from trl_mentor.records import Completion
-from trl_mentor.rewards.judgement import Judgement
+from trl_mentor.rewards.judgement import Judgement, told
 from trl_mentor.rewards.math_pool import MathPool
 from trl_mentor.rewards.reading import final_text, normal_text
 from trl_mentor.workers import WorkerError
@@ -52,13 +50,7 @@ def math_reward(
     `$...$` or `\boxed{}`, a worked solution, or a list of several answers. Raises `ConfigError` for neither.
     """
     references = _references(answer, solution, len(completions))
-    judged = judge_math([completion_text(completion) for completion in completions], references)
-    if log_extra is not None:
-        found = [one.answer or NOTHING_PARSED[0] if one.error is None else "[skipped]" for one in judged]
-        log_extra(ANSWER_PARSED, found)
-        log_extra(VERIFIER_ERROR, [one.error for one in judged])
-        log_extra(FEEDBACK, [one.feedback for one in judged])
-    return [one.score for one in judged]
+    return told(judge_math([completion_text(completion) for completion in completions], references), log_extra)
 
 
 def judge_math(texts: Sequence[str], references: Sequence[Any]) -> list[Judgement]:
