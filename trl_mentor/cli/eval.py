@@ -91,6 +91,8 @@ def main(argv: list[str]) -> int:
     """Run the command. Raises `ConfigError` or `OSError` for what cannot be evaluated."""
     args = make_parser().parse_args(argv)
     if args.rescore is not None:
+        if args.output or args.benchmarks or args.limit:
+            raise ConfigError("--rescore takes DIR as it is: --output, --benchmarks and --limit go with --model")
         folder = Folder(args.rescore)
         folder.settings()  # a slip of the command line must not make a folder
         step = _rescore

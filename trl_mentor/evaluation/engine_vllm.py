@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ class VLLMEngine:
         self.sampling = sampling
         self._prompts = Prompts(policy)
         self._lora = None if policy.adapter is None else LoRARequest("adapter", 1, policy.adapter)
+        # An engine in a process of its own outlives this one if that is killed, and holds the memory of the GPU.
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         self._llm = LLM(
             policy.model,
             revision=policy.revision,
