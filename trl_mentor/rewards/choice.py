@@ -65,13 +65,13 @@ def _judged(text: str, letter: Any) -> Judgement:
 def final_letter(text: str) -> str | None:
     r"""The letter of the option that a completion ends with; None without one, or with two different ones.
 
-    Looked for after any `</think>`: in the boxes of the last line that has one, after the last "the answer is", then
-    as a last or first line that is but an option.
+    Looked for after any `</think>`: in the boxes from the line on in which the last one begins, after the last "the
+    answer is", then as a last or first line that is but an option.
     """
     text = final_text(text)
     if any(content is not None for content in boxes(text)):
-        line = next(line for line in reversed(text.splitlines()) if "\\boxed" in line)
-        letters = {letter_of(content or "") for content in boxes(line)}
+        last_line = text.rfind("\n", 0, text.rfind("\\boxed")) + 1
+        letters = {letter_of(content or "") for content in boxes(text[last_line:])}
         return letters.pop() if len(letters) == 1 else None
     stated = line_after(_PHRASE, text)
     if stated is not None:
