@@ -208,6 +208,17 @@ def test_the_reward_takes_trls_columns_and_tells_what_it_read():
     assert [value is not None for value in logged[FEEDBACK]] == [False, True, False, False]
 
 
+def test_numbers_are_references_whatever_their_size_and_what_is_none_is_unjudged():
+    right = [(0.1, "0.1"), (1e-7, "10^{-7}"), (2.5e16, "25000000000000000"), ([0.00001, 2], "2, 10^{-5}")]
+    assert (
+        math_reward([f"\\boxed{{{text}}}" for _, text in right], answer=[number for number, _ in right]) == [1.0] * 4
+    )
+    nothing = [float("nan"), float("inf"), {"value": 1}, b"1"]
+    judged = judge_math(["\\boxed{1}"] * 4, nothing)
+    assert [one.score for one in judged] == [None] * 4
+    assert {one.error for one in judged} == {"the row has no reference answer: no text, number, or list of them"}
+
+
 def test_a_short_answer_is_preferred_to_a_worked_solution_and_numbers_are_references_too():
     texts = ["\\boxed{7}", "\\boxed{8}", "\\boxed{2, 1}"]
     assert math_reward(texts, answer=[7, 8.0, [1, 2]], solution=["see the book"] * 3) == [1.0, 1.0, 1.0]

@@ -8,7 +8,10 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from hashlib import sha256
+from math import isfinite
+from numbers import Number
 from typing import Any
 
 from trl_mentor.assembly import completion_text
@@ -81,7 +84,7 @@ class _Batch:
     def judge(self, pair: tuple[str, Reference | None]) -> Judgement:
         text, reference = pair
         if reference is None:
-            return Judgement(None, error="the row has no reference answer")
+            return Judgement(None, error="the row has no reference answer: no text, number, or list of them")
         error = self._broken or self._checked.get(reference)
         if error is not None:
             return Judgement(None, error=error)
@@ -146,7 +149,13 @@ def _references(answer: Sequence[Any] | None, solution: Sequence[Any] | None, ro
 
 
 def _hashable(reference: Any) -> Reference | None:
-    """A reference as the process takes it; numbers as they are written."""
-    if reference is None or isinstance(reference, str):
-        return reference
-    return tuple(map(str, reference)) if isinstance(reference, Sequence) else str(reference)
+    """A reference as the process takes it; None for what is none."""
+    if isinstance(reference, Sequence) and not isinstance(reference, str | bytes):
+        return tuple(map(_written, reference))
+    known = isinstance(reference, str | Number) and (not isinstance(reference, float) or isfinite(reference))
+    return _written(reference) if known else None
+
+
+def _written(value: Any) -> str:
+    """A number as people write it: the parser takes the e of 1e-07 for a factor."""
+    return f"{Decimal(repr(float(value))):f}" if isinstance(value, float) and isfinite(value) else str(value)
