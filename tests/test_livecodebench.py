@@ -92,6 +92,13 @@ def test_what_was_unpacked_once_is_noted_and_done_again_only_if_it_is_lost(store
     assert read_tests(row) == column
 
 
+def test_a_store_that_cannot_be_written_is_a_clear_error(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TRL_MENTOR_CACHE", str(tmp_path / "file"))
+    with pytest.raises(ConfigError, match=r"cannot be kept: .*set TRL_MENTOR_CACHE to a folder that can be written"):
+        load(tmp_path / "data", [livecodebench_row(0, private_test_cases=packed(large_cases()))])
+
+
 def test_other_tests_have_another_note(store):
     columns = {read_tests(livecodebench_row(0, private_test_cases=packed(large_cases(seed)))) for seed in (0, 5)}
     assert len(columns) == 2

@@ -213,6 +213,7 @@ def test_without_network_and_cache_the_error_says_how_to_fetch_the_files(tmp_pat
         "hf download --repo-type dataset zwhe99/DeepMath-103K --revision 5cf055d",
         "--include 'data/train-*.parquet'",
         "task_files",
+        "--files NAME=DIRECTORY",
     ):
         assert words in str(caught.value)
     with pytest.raises(ConfigError, match=r"zwhe99/DeepMath-103K at v0 cannot be read.*--revision v0"):
@@ -257,6 +258,18 @@ def test_places_without_the_files_are_clear_errors(folder, tmp_path):
         load(tmp_path / "rows.txt")
     with pytest.raises(ConfigError, match="both files and revision"):
         load(folder, revision="v1")
+
+
+def test_a_field_that_need_not_be_there_may_be_blank(tmp_path):
+    folder = write_deepmath(tmp_path, [deepmath_row(0, topic=" \n"), deepmath_row(1)])
+    assert load(folder)["topic"][:] == [None, "Mathematics -> Algebra -> Prealgebra"]
+
+
+def test_shards_that_were_not_fetched_are_told_of(folder, tmp_path, caplog):
+    shutil.copytree(folder, tmp_path / "part")
+    (tmp_path / "part" / "data" / "train-00001-of-00002.parquet").unlink()
+    assert len(load(tmp_path / "part")) == 30
+    assert "lacks 1 of the 2 files data/train-*.parquet" in caplog.text
 
 
 def test_rows_that_cannot_be_read_are_left_out_with_one_warning_that_counts_them(tmp_path, caplog):

@@ -20,7 +20,7 @@ def text(row: Mapping[str, Any], name: str) -> str:
 def optional_text(row: Mapping[str, Any], name: str) -> str | None:
     """A text, or None where there is none or a blank one. Raises `ValueError` for another type."""
     value = row.get(name)
-    return None if value is None or value == "" else text(row, name)
+    return None if value is None or (isinstance(value, str) and not value.strip()) else text(row, name)
 
 
 def optional_number(row: Mapping[str, Any], name: str) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any
 from datasets import Dataset, Features, Value
 
 from trl_mentor.errors import ConfigError
+from trl_mentor.programs.store import FOLDER_VARIABLE
 from trl_mentor.tasks.catalog import TASKS
 from trl_mentor.tasks.filters import Filters
 from trl_mentor.tasks.records import Problem, Task
@@ -109,6 +110,10 @@ def _read(
         except (LookupError, TypeError, ValueError) as error:
             faults[_named(error)] += 1
             continue
+        except OSError as error:
+            raise ConfigError(
+                f"the tests of {name} cannot be kept: {error}; set {FOLDER_VARIABLE} to a folder that can be written"
+            ) from error
         if problem is None:
             continue
         read.append(problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 _BUILDERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
 """What `datasets` reads a file with; any of them may be gzipped."""
+_HOW_TO_NAME = "with files (task_files in a recipe, --files NAME=DIRECTORY of a command)"
+_SHARD = re.compile(r"-of-(\d+)\.")
 
 
 def read_source(
@@ -73,7 +76,7 @@ def _find(source: Source, folder: Path) -> list[Path]:
         pattern: sorted(folder.glob(pattern)) or sorted(folder.glob(Path(pattern).name)) for pattern in source.files
     }
     found = [path for paths in matches.values() for path in paths]
-    missing = [pattern for pattern, paths in matches.items() if not paths]
+    missing = [lack for pattern, paths in matches.items() if (lack := _lack(pattern, paths))]
     if not found:
         raise ConfigError(f"{folder} holds none of {', '.join(missing)}; {_how_to_fetch(source, source.revision)}")
     if missing:
@@ -83,6 +86,15 @@ def _find(source: Source, folder: Path) -> list[Path]:
             ", ".join(missing),
         )
     return found
+
+
+def _lack(pattern: str, paths: Sequence[Path]) -> str:
+    """What of a pattern's files is not there; their names may say of how many each is one. Empty if nothing lacks."""
+    if not paths:
+        return pattern
+    shard = _SHARD.search(paths[0].name)
+    whole = int(shard[1]) if shard else len(paths)
+    return f"{whole - len(paths)} of the {whole} files {pattern}" if len(paths) < whole else ""
 
 
 def _builder(path: Path) -> str | None:
@@ -127,10 +139,10 @@ def _how_to_fetch(source: Source, revision: str | None) -> str:
     names = " ".join(source.files)
     if "://" in source.repo:
         at = f" at commit {revision}" if revision else ""
-        return f"fetch {names or 'its files'}{at} and name their directory with files (task_files in a recipe)"
+        return f"fetch {names or 'its files'}{at} and name their directory {_HOW_TO_NAME}"
     pin = f" --revision {revision}" if revision else ""
     return (
         f"fetch it where there is a network with `hf download --repo-type dataset {source.repo}{pin}"
-        f"{''.join(f' --include {name!r}' for name in source.files)} --local-dir DIRECTORY` and name DIRECTORY with "
-        "files (task_files in a recipe), or copy the Hub cache here"
+        f"{''.join(f' --include {name!r}' for name in source.files)} --local-dir DIRECTORY` and name DIRECTORY "
+        f"{_HOW_TO_NAME}, or copy the Hub cache here"
     )
