@@ -196,6 +196,9 @@ def test_what_was_cut_off_not_read_and_not_judged_is_counted_and_wrong():
     assert (found.truncated, found.unreadable, found.unjudged) == (0.25, 0.25, 1)
     assert found.pass_at[1].value == 0.25
     assert found.maj_at[4].value == 0.5
+    lost = [sample(index=0, score=None, error="the reference answer cannot be read"), sample(index=1)]
+    (found,) = summarize(lost, {"aime24": Kind.MATH}).benchmarks
+    assert (found.unreadable, found.unjudged) == (0.5, 1)
 
 
 def test_an_interrupted_run_has_no_figure_for_more_completions_than_each_problem_has():

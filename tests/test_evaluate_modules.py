@@ -55,6 +55,8 @@ def test_math_accuracy_is_the_verifiers_of_the_reward(load):
     found = metric.compute(predictions=texts, references=references)
     assert found["accuracy"] == fmean(judgement.right for judgement in judged) == pytest.approx(1 / 3)
     assert (found["unreadable"], found["unjudged"]) == (pytest.approx(1 / 3), 0)
+    unjudged = metric.compute(predictions=["\\boxed{0.5}", "I do not know."], references=["", "7"])
+    assert unjudged == {"accuracy": 0.0, "unreadable": 0.5, "unjudged": 1}
     several = metric.compute(predictions=[["\\boxed{0.5}", "\\boxed{2}"]], references=["1/2"])
     assert several["accuracy"] == 0.5
 

@@ -43,7 +43,7 @@ class BenchmarkSummary:
     truncated: float
     """Share of the completions that ran into the token limit."""
     unreadable: float | None
-    """Share without an answer that could be read; None for programs."""
+    """Share that were judged to have no answer that could be read; None for programs."""
     unjudged: int
     """Completions that could not be judged, which count as wrong."""
     mean_tokens: float
@@ -120,6 +120,7 @@ def _benchmark(name: str, kind: Kind, problems: Problems, base: Problems, ks: Se
     numbers = [len(completions) for completions in problems.values()]
     programs = kind is Kind.CODE
     scores = [fmean(sample.score or 0.0 for sample in completions) for completions in problems.values()]
+    unreadable = share(sample.answer is None and sample.score is not None for sample in samples)
     return BenchmarkSummary(
         benchmark=name,
         kind=kind,
@@ -131,7 +132,7 @@ def _benchmark(name: str, kind: Kind, problems: Problems, base: Problems, ks: Se
         maj_at={} if programs else {k: _figure([_maj_at(problems, k)]) for k in ks},
         score=estimate([scores]) if programs else None,
         truncated=share(sample.truncated for sample in samples),
-        unreadable=None if programs else share(sample.answer is None for sample in samples),
+        unreadable=None if programs else unreadable,
         unjudged=sum(sample.score is None for sample in samples),
         mean_tokens=fmean(sample.tokens for sample in samples),
         gain=_gain([(problems, base)]),

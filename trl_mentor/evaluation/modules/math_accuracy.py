@@ -22,7 +22,7 @@ Args:
     references: for each problem the right answer.
 Returns:
     accuracy: the mean over problems of the share that is right; what could not be judged is wrong.
-    unreadable: the share of completions in which no answer could be read.
+    unreadable: the share of completions that were judged to have no answer that could be read.
     unjudged: the number of completions that could not be judged.
 Example:
     >>> metric = evaluate.load(trl_mentor.evaluation.module_path("math_accuracy"))
@@ -64,6 +64,6 @@ class MathAccuracy(evaluate.Metric):  # type: ignore[misc]
         verdicts = iter(judged)
         return {
             "accuracy": fmean(fmean(next(verdicts).right for _ in group) for group in groups),
-            "unreadable": share(judgement.answer is None for judgement in judged),
+            "unreadable": share(judgement.answer is None and judgement.score is not None for judgement in judged),
             "unjudged": sum(judgement.score is None for judgement in judged),
         }
