@@ -137,6 +137,15 @@ def test_the_command_reports_each_benchmark_and_every_pair(
     assert pair["shared"] == "a shelf holds 12 boxes of 105 screws how many screws is that"
 
 
+def test_what_was_found_is_shown_though_the_report_cannot_be_written(
+    deepmath: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        main(arguments(deepmath, "-o", str(tmp_path / "file" / "overlap.json")))
+    assert "gsm8k 0" in capsys.readouterr().out
+
+
 def test_the_command_fails_on_request_and_only_if_something_overlaps(deepmath: Path, tmp_path: Path) -> None:
     assert main(arguments(deepmath, "--fail")) == 1
     clean = write_deepmath(tmp_path / "clean", [deepmath_row(1), deepmath_row(2)])

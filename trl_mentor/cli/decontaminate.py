@@ -96,11 +96,10 @@ def main(argv: list[str]) -> int:
         "min_share": args.min_share,
         **summary(benchmarks, overlaps),
     }
+    _show(report, overlaps)
     if args.output is not None:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         args.output.write_text(json.dumps(plain_json(report), indent=1, allow_nan=False), encoding="ascii")
-    _show(report, overlaps)
-    if args.output is not None:
         print(f"Written: {visible(str(args.output))}")
     return int(args.fail and bool(overlaps))
 
