@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from datasets import Dataset
@@ -22,7 +22,6 @@ def benchmark_overlaps(
     files: Mapping[str, str | Path] | None = None,
     gram_words: int = GRAM_WORDS,
     min_share: float = MIN_SHARE,
-    progress: Callable[[int], None] = lambda done: None,
 ) -> list[Overlap]:
     """Every pair of a row and a benchmark problem that overlap, in the order of the rows.
 
@@ -32,12 +31,11 @@ def benchmark_overlaps(
         files: For a benchmark that is not to be read from the Hub, its directory or file, as in `load_task`.
         gram_words: Words of an n-gram, at least 8.
         min_share: The part of a benchmark problem that has to be shared; 0 reports each shared n-gram.
-        progress: Is told after each row how many have been read.
 
     Raises `ConfigError` for an unknown benchmark, data that cannot be had, and rows without a prompt.
     """
     passages = {name: benchmark_passages(name, (files or {}).get(name)) for name in benchmarks}
-    return find_overlaps(passages_of(rows), passages, gram_words=gram_words, min_share=min_share, progress=progress)
+    return find_overlaps(passages_of(rows), passages, gram_words=gram_words, min_share=min_share)
 
 
 def without_overlaps(rows: Dataset, overlaps: Collection[Overlap]) -> Dataset:
