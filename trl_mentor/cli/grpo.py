@@ -16,6 +16,7 @@ from datasets import load_dataset
 from trl import DatasetMixtureConfig, ModelConfig, TrlParser, get_dataset, get_peft_config, get_quantization_config
 from trl import rewards as trl_rewards
 
+from trl_mentor import rewards
 from trl_mentor.cli.recipe import launch_arguments, parse_recipe
 from trl_mentor.cli.script_arguments import ScriptArguments, TaskSplits, check_data_choice, hub_name
 from trl_mentor.config import MentorGRPOConfig
@@ -25,11 +26,6 @@ from trl_mentor.grpo_trainer import MentorGRPOTrainer
 ARGUMENTS = (ScriptArguments, MentorGRPOConfig, ModelConfig, DatasetMixtureConfig)
 
 
-def own_reward(module: str, name: str) -> Any:
-    """A reward function of this package; those for programs and for mathematics are imported apart."""
-    return getattr(import_module(f"trl_mentor.rewards.{module}"), name)
-
-
 REWARDS: dict[str, Callable[[], Any]] = {
     "accuracy_reward": lambda: trl_rewards.accuracy_reward,
     "reasoning_accuracy_reward": lambda: trl_rewards.reasoning_accuracy_reward,
@@ -37,11 +33,7 @@ REWARDS: dict[str, Callable[[], Any]] = {
     "get_soft_overlong_punishment": lambda: trl_rewards.get_soft_overlong_punishment(
         max_completion_len=1280, soft_punish_cache=256
     ),
-    "boxed_format_reward": partial(own_reward, "form", "boxed_format_reward"),
-    "choice_reward": partial(own_reward, "choice", "choice_reward"),
-    "code_fraction_reward": partial(own_reward, "code", "code_fraction_reward"),
-    "code_reward": partial(own_reward, "code", "code_reward"),
-    "math_reward": partial(own_reward, "math", "math_reward"),
+    **{name: partial(getattr, rewards, name) for name in rewards.__all__},
 }
 """The names that `trl grpo` knows, with its settings, and those of this package."""
 
