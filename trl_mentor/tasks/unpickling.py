@@ -10,15 +10,14 @@ import base64
 import pickletools
 import zlib
 
-MAX_BYTES = 2**30
-"""Of one pickle, unpacked: enough for any contest problem, and what a machine that trains can spare."""
+from trl_mentor.programs.store import MOST_BYTES
 
 _TEXTS = {"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"}
 _WITHOUT_EFFECT = {"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "STOP"}
 """Version, lengths, notes for later instructions (none of which is allowed), and the end."""
 
 
-def packed_text(packed: str, *, max_bytes: int = MAX_BYTES) -> str:
+def packed_text(packed: str, *, max_bytes: int = MOST_BYTES) -> str:
     """The text in base64 of zlib of a pickle, as LiveCodeBench packs one.
 
     Raises `ValueError` for anything that is not so packed, is larger than `max_bytes`, or holds more than a text.
