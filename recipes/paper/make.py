@@ -110,6 +110,7 @@ def training_lines(choice: TaskChoice, rows: int, steps: int) -> list[Value]:
         ("logging_steps", 1, "ours"),
         ("save_steps", choice.save_steps, "ours"),
         ("save_total_limit", 2, "ours"),
+        ("resume_from_checkpoint", "auto", "ours: an interrupted run goes on (docs/resume.md)"),
         ("report_to", "none", "ours: wandb, trackio or tensorboard if you have one"),
     ]
 

@@ -4,7 +4,10 @@ python recipes/paper/sweep.py --dry-run                       every training, as
 python recipes/paper/sweep.py table4 --dry-run                those of one table
 python recipes/paper/sweep.py table4                          runs them in turn, without those that are finished
 python recipes/paper/sweep.py table4 --evaluate --dry-run     the evaluations instead
-python recipes/paper/sweep.py table4 -- --max_steps 2         words after -- go to each command
+python recipes/paper/sweep.py table4 -- --report_to wandb     words after -- go to each command
+
+A training that was interrupted goes on where its last checkpoint is. Finished is what has saved its model, also if
+words after -- cut it short: delete its folder to train it in full.
 
 Run it from the root of the repository, with the mentor's server up (see recipes/paper/README.md).
 """
