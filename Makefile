@@ -16,7 +16,7 @@ demo: $(STAMP) ## Train a tiny policy with and without the mentor on the CPU; AR
 	$(BIN)/trl-mentor demo $(ARGS)
 
 test: $(STAMP) ## Run the whole test suite; ARGS="tests/test_collapse.py" for a part of it
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP) ## Check style and formatting
 	$(BIN)/ruff check .
