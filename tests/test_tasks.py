@@ -239,13 +239,29 @@ def test_an_unknown_name_or_split_lists_what_there_is(folder):
             r"all 1 rows of .* cannot be read \(1: question is NoneType",
         ),
         ("", "is empty"),
+        (b'{"question": "\xe9?", "final_answer": "1"}', r"holds text that is not UTF-8: .* 0xe9"),
     ],
 )
 def test_a_file_of_another_kind_is_a_clear_error(tmp_path, content, complaint):
     file = tmp_path / "rows.jsonl"
-    file.write_text(content)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigError, match=complaint):
         load(file)
+
+
+def test_a_gzipped_file_that_was_cut_off_is_a_clear_error(tmp_path):
+    file = tmp_path / "rows.jsonl.gz"
+    file.write_bytes(gzip.compress(json.dumps(deepmath_row(0)).encode())[:-20])
+    with pytest.raises(ConfigError, match=r"rows\.jsonl\.gz cannot be read: .*is every file complete"):
+        load(file)
+
+
+def test_a_folder_whose_name_is_a_pattern_is_that_folder_alone(tmp_path):
+    for number, name in enumerate(["ab", "*", "[a]b"]):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rows.jsonl").write_text(json.dumps(deepmath_row(number)))
+    expected = [deepmath_row(number)["final_answer"] for number in (1, 2)]
+    assert [load(tmp_path / name / "rows.jsonl")["answer"] for name in ("*", "[a]b")] == [[one] for one in expected]
 
 
 def test_places_without_the_files_are_clear_errors(folder, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def _read(
     read: list[Problem] = []
     kept: list[tuple[Problem, str]] = []
     faults: Counter[str] = Counter()
-    for row in rows:
+    for row in _each(rows, name):
         try:
             problem = task.read(row)
         except (LookupError, TypeError, ValueError) as error:
@@ -125,6 +125,13 @@ def _read(
     _tell(faults, len(read), name)
     filters.check_left(len(kept), read, name)
     return kept
+
+
+def _each(rows: Iterable[Mapping[str, Any]], name: str) -> Iterator[Mapping[str, Any]]:
+    try:
+        yield from rows
+    except UnicodeDecodeError as error:  # `datasets` decodes a text when it is first looked at
+        raise ConfigError(f"{name} holds text that is not UTF-8: {error}; convert its files") from error
 
 
 def _tell(faults: Counter[str], read: int, name: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import zlib
 from collections.abc import Sequence
+from glob import escape
 from pathlib import Path
 
 from datasets import Dataset, load_dataset
@@ -112,8 +114,8 @@ def _read(paths: Sequence[Path], name: str) -> Dataset:
     if not filled:
         raise ConfigError(f"{name} is empty")
     try:
-        return load_dataset(builders.pop(), data_files=[str(path) for path in filled], split="train")
-    except (OSError, ValueError, DatasetsError) as error:
+        return load_dataset(builders.pop(), data_files=[escape(str(path)) for path in filled], split="train")
+    except (OSError, EOFError, zlib.error, ValueError, DatasetsError) as error:
         raise ConfigError(f"{name} cannot be read: {_reason(error)}; is every file complete?") from error
 
 
