@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,8 @@ from boxes import SYSTEM_PYTHON, command, folder, processes_with, starter, survi
 from hostile import FILTER, LIMITS, PLENTY, PROGRAMS, QUICK, TIMED_OUT, TOO_MUCH, Hostile
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.sandbox import Ending, Isolation, Limits, Sandbox, available, tiers
+from trl_mentor.sandbox import Ending, Isolation, Limits, Sandbox, available, seccomp, tiers
+from trl_mentor.sandbox.talk import Talk
 
 __all__ = ["folder", "target"]
 TIERS = [pytest.param(tier, id=tier.value) for tier in Isolation]
@@ -51,6 +53,17 @@ for _ in range(2):
         os.setsid()
         while True: time.sleep(1)
 open("x", "w").close(); os.write(1, b"x"); time.sleep(60)
+"""
+
+IN_A_CONTAINER = """
+import os
+from trl_mentor.sandbox import available, kernel, seccomp
+linux = kernel.Kernel()
+if os.geteuid() == 0:
+    linux.prctl(24, kernel.SYS_ADMIN)  # PR_CAPBSET_DROP: programs of root do not get this capability
+linux.renounce()
+linux.filter(seccomp.build_filter(namespaces=True))
+print(available().value)
 """
 
 
@@ -259,6 +272,21 @@ def test_less_than_namespaces_is_said_once(monkeypatch, caplog):
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("trl-mentor: programs run without namespaces")
     assert "Install bubblewrap, or allow namespaces" in line
+
+
+@pytest.mark.skipif(not seccomp.supported(), reason="the filter is written for x86-64 and ARM64 Linux")
+def test_a_container_that_refuses_namespaces_gets_the_filter():
+    made = subprocess.run([sys.executable, "-c", IN_A_CONTAINER], capture_output=True, text=True, timeout=100)
+    assert made.stdout.strip() == "filter", made.stderr
+    assert "unshare: Operation not permitted" in made.stderr
+
+
+def test_waiting_for_a_program_that_does_not_end_has_an_end():
+    reader, writer = os.pipe()
+    feed, answer = socket.socketpair()
+    with open(reader, "rb", 0) as out, open(os.devnull, "rb", 0) as err, open(writer, "wb", 0), feed, answer:
+        talk = Talk(open(os.dup(writer), "wb", 0), (out, err), answer, b"", 1)
+        assert talk.until_the_end(0.05) == b""
 
 
 def test_the_command_names_the_tier_in_use():
