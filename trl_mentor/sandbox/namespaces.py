@@ -166,7 +166,9 @@ def _enter_same_users(linux: Kernel) -> None:
     process, (ready, start) = os.getpid(), os.pipe()
 
     def map_users() -> None:
-        os.read(ready, 1)
+        os.close(start)
+        if not os.read(ready, 1):
+            return
         for name in ("uid_map", "gid_map"):
             ranges = [line.split() for line in Path("/proc/self", name).read_text("utf-8").splitlines()]
             text = "".join(f"{inside} {inside} {length}\n" for inside, _, length in ranges)
@@ -174,12 +176,14 @@ def _enter_same_users(linux: Kernel) -> None:
             os.write(file, text.encode())
 
     helper = inmate.fork(map_users)
-    linux.unshare(kernel.NEW_USER)
-    os.write(start, b"x")
-    with suppress(ChildProcessError):
-        os.waitpid(helper, 0)
-    os.close(ready)
-    os.close(start)
+    try:
+        linux.unshare(kernel.NEW_USER)
+        os.write(start, b"x")
+    finally:  # the helper ends where there is nothing to map
+        os.close(start)
+        os.close(ready)
+        with suppress(ChildProcessError):
+            os.waitpid(helper, 0)
 
 
 def _bind(linux: Kernel, source: int, target: str) -> None:

@@ -43,7 +43,7 @@ class Talk:
                         selector.unregister(key.fileobj)
                         if key.fileobj is self._feed:
                             self._feed.close()
-        for index in range(2):
+        for index in range(2 if self._reported else 0):  # a program that has not ended might write for ever
             while self._read(index):
                 pass
         return self._report
