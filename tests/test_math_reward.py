@@ -213,9 +213,9 @@ def test_numbers_are_references_whatever_their_size_and_what_is_none_is_unjudged
     assert (
         math_reward([f"\\boxed{{{text}}}" for _, text in right], answer=[number for number, _ in right]) == [1.0] * 4
     )
-    nothing = [float("nan"), float("inf"), {"value": 1}, b"1"]
-    judged = judge_math(["\\boxed{1}"] * 4, nothing)
-    assert [one.score for one in judged] == [None] * 4
+    nothing = [float("nan"), float("inf"), {"value": 1}, b"1", ["1", None], [["1"]]]
+    judged = judge_math(["\\boxed{1}"] * 6, nothing)
+    assert [one.score for one in judged] == [None] * 6
     assert {one.error for one in judged} == {"the row has no reference answer: no text, number, or list of them"}
 
 

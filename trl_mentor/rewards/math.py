@@ -149,13 +149,12 @@ def _references(answer: Sequence[Any] | None, solution: Sequence[Any] | None, ro
 
 
 def _hashable(reference: Any) -> Reference | None:
-    """A reference as the process takes it; None for what is none."""
-    if isinstance(reference, Sequence) and not isinstance(reference, str | bytes):
-        return tuple(map(_written, reference))
-    known = isinstance(reference, str | Number) and (not isinstance(reference, float) or isfinite(reference))
-    return _written(reference) if known else None
-
-
-def _written(value: Any) -> str:
-    """A number as people write it: the parser takes the e of 1e-07 for a factor."""
-    return f"{Decimal(repr(float(value))):f}" if isinstance(value, float) and isfinite(value) else str(value)
+    """A reference as the process takes it; None for what is none. Of 1e-07 the parser would take the e for a factor."""
+    if isinstance(reference, float):
+        return f"{Decimal(repr(float(reference))):f}" if isfinite(reference) else None
+    if isinstance(reference, str | Number):
+        return str(reference)
+    if not isinstance(reference, Sequence) or isinstance(reference, bytes):
+        return None
+    parts = [part for part in map(_hashable, reference) if isinstance(part, str)]
+    return tuple(parts) if len(parts) == len(reference) else None
