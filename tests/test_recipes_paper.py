@@ -34,7 +34,6 @@ FOLDER = ROOT / "recipes" / "paper"
 RECIPES = sorted(FOLDER.glob("*.yaml"))
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
 CODE = [line for block in re.split(r"^```", README, flags=re.MULTILINE)[1::2] for line in block.splitlines()]
-CONFIGS = sorted((ROOT / "accelerate_configs").iterdir())
 POSITIONS = 4096
 
 by_recipe = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
