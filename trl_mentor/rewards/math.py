@@ -149,7 +149,7 @@ def _references(answer: Sequence[Any] | None, solution: Sequence[Any] | None, ro
 
 
 def _hashable(reference: Any) -> Reference | None:
-    """A reference as the process takes it; None for what is none. Of 1e-07 the parser would take the e for a factor."""
+    """A reference as the process takes it; None for what is none. The e of 1e-07 would be read as a factor."""
     if isinstance(reference, float):
         return f"{Decimal(repr(float(reference))):f}" if isfinite(reference) else None
     if isinstance(reference, str | Number):
