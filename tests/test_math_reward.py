@@ -20,7 +20,6 @@ from trl_mentor.errors import ConfigError
 from trl_mentor.rewards.form import boxed_format_reward
 from trl_mentor.rewards.judgement import Judgement
 from trl_mentor.rewards.math import POOL, judge_math, math_reward
-from trl_mentor.rewards.math_pool import share_of_cores
 
 TABLE = [
     *((reference, f"\\boxed{{{content}}}", 1.0) for reference, content in EQUAL),
@@ -184,16 +183,6 @@ print(os.waitpid(child, 0)[1], right(3), POOL.pids == before, *POOL.pids)
     assert said[0].split()[:3] == ["0", "True", "True"]
     assert said[1] == "1.0 0.0"
     assert not any(Path(f"/proc/{pid}/cmdline").exists() for pid in said[0].split()[3:])
-
-
-def test_two_ranks_of_one_machine_share_its_cores(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert share_of_cores() == 6
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "100")
-    assert share_of_cores() == 1
-    monkeypatch.delenv("LOCAL_WORLD_SIZE")
-    assert share_of_cores() == 12
 
 
 def test_the_reward_takes_trls_columns_and_tells_what_it_read():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from trl_mentor.workers import Worker, WorkerError
+from trl_mentor.workers import Worker, WorkerError, share_of_cores
 
 HAS_PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 
@@ -96,3 +96,13 @@ def test_a_child_ends_with_its_parent_though_a_forked_process_lives_on():
             assert is_gone(child)
         finally:
             os.kill(forked, signal.SIGKILL)
+
+
+def test_two_ranks_of_one_machine_share_its_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert share_of_cores() == 6
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "100")
+    assert share_of_cores() == 1
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    assert share_of_cores() == 12

@@ -1,7 +1,8 @@
 """A child process that answers questions, one JSON object per line, and can be killed where an answer is late.
 
 What never ends in the parser of a library ends with the child: no signals and no threads of the parent are needed,
-so that a question may be asked from any thread. `Worker` is the parent's side, `serve` the child's.
+so that a question may be asked from any thread. `Worker` is the parent's side, `serve` the child's, and
+`share_of_cores` how many of them to have.
 """
 
 from __future__ import annotations
@@ -30,6 +31,13 @@ import importlib, json, sys
 sys.path[:] = json.loads(sys.argv[1])
 importlib.import_module(sys.argv[2]).main()
 """
+
+
+def share_of_cores() -> int:
+    """How many processes this one may keep busy: the cores it may use, divided among the ranks of the machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return max(1, cores // max(1, int(ranks) if ranks.isdigit() else 1))
 
 
 class WorkerError(MentorError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +13,7 @@ from trl_mentor.programs.tests import ProgramTests, Style, TestsError, parse_tes
 from trl_mentor.programs.verdict import NO_PROGRAM, SECONDS, Verdict
 from trl_mentor.programs.wire import NoStartError
 from trl_mentor.sandbox import Sandbox
+from trl_mentor.workers import share_of_cores
 
 
 def judge_programs(
@@ -36,7 +36,7 @@ def judge_programs(
     read = _read(tests, store or TestStore())
     pairs = list(dict.fromkeys(zip(programs, map(str, tests), strict=True)))
     box = sandbox or Sandbox()
-    with ThreadPoolExecutor(min(_workers(), max(1, len(pairs)))) as pool:
+    with ThreadPoolExecutor(min(share_of_cores(), max(1, len(pairs)))) as pool:
         verdicts = pool.map(lambda pair: _judge(pair[0], read[pair[1]], box, stop=stop, seconds=seconds), pairs)
         found = dict(zip(pairs, verdicts, strict=True))
     return [found[program, str(cell)] for program, cell in zip(programs, tests, strict=True)]
@@ -67,10 +67,3 @@ def _judge(program: str | None, tests: ProgramTests | str, sandbox: Sandbox, *, 
         return Verdict(0, 0, error=f"the program could not be run: {error}")
     except RecursionError:
         return Verdict(0, 0, error="the tests hold values that are nested too deeply")
-
-
-def _workers() -> int:
-    """Processors of this process's share of the machine: launchers start one process for each device of a node."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return max(1, cores // (int(ranks) if ranks.isdigit() and int(ranks) else 1))

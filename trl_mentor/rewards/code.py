@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trl_mentor.assembly import completion_text
-from trl_mentor.causes import NOTHING_PARSED
-from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, VERIFIER_ERROR
 from trl_mentor.programs.fences import program_of
 from trl_mentor.programs.judging import judge_programs
 from trl_mentor.programs.verdict import Verdict
-from trl_mentor.rewards.judgement import Judgement
+from trl_mentor.rewards.judgement import Judgement, told
 
 
 def code_reward(
@@ -70,8 +68,4 @@ def _rewards(
     completions: Sequence[Any], tests: Sequence[str], log_extra: Callable[..., None] | None, *, fraction: bool
 ) -> list[float | None]:
     judged = judge_code([completion_text(completion) for completion in completions], tests, fraction=fraction)
-    if log_extra is not None:
-        log_extra(FEEDBACK, [one.feedback for one in judged])
-        log_extra(VERIFIER_ERROR, [one.error for one in judged])
-        log_extra(ANSWER_PARSED, [one.answer or NOTHING_PARSED[0] for one in judged])
-    return [one.score for one in judged]
+    return told(judged, log_extra)

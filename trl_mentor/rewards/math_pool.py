@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from trl_mentor.workers import Worker, WorkerError
+from trl_mentor.workers import Worker, WorkerError, share_of_cores
 
 _MODULE = "trl_mentor.rewards.math_worker"
 _MOST = 16
@@ -15,18 +14,11 @@ _RENEWED = 5_000
 """Questions after which a process is replaced: its tables grow by some ten KB with each."""
 
 
-def share_of_cores() -> int:
-    """How many processes a rank may keep busy: the cores it may use, divided among the ranks of the machine."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return max(1, min(_MOST, cores // max(1, int(ranks) if ranks.isdigit() else 1)))
-
-
 class MathPool:
     """Lends each process to one thread at a time. They start when needed, and anew in a forked process."""
 
     def __init__(self) -> None:
-        self.size = share_of_cores()
+        self.size = min(_MOST, share_of_cores())
         self._closed = False
         self._begin()
 
