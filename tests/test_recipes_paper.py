@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import tiny
 import yaml
-from datasets import Dataset
+from task_files import deepmath_row, livecodebench_row, write_deepmath, write_livecodebench
 from test_check import Endpoint, endpoint  # noqa: F401  # a fixture
 
 from trl_mentor import read_journal
@@ -119,40 +119,9 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def task_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A few rows of each training set in the files that the Hub has."""
     folder = tmp_path_factory.mktemp("tasks")
-    math, code = folder / "math", folder / "code"
-    math.mkdir()
-    code.mkdir()
-    solutions = {f"r1_solution_{number}": "..." for number in (1, 2, 3)}
-    problems = [
-        {
-            "question": f"What is ${i} + 7$?",
-            "final_answer": str(i + 7),
-            "difficulty": 5.0,
-            "topic": "Algebra",
-            **solutions,
-        }
-        for i in range(16)
-    ]
-    Dataset.from_list(problems).to_parquet(math / "train-00000-of-00001.parquet")
-    (code / "test.jsonl").write_text("".join(json.dumps(contest(i)) + "\n" for i in range(12)), encoding="utf-8")
-    return {"deepmath-103k": math, "livecodebench": code}
-
-
-def contest(number: int) -> dict[str, str]:
-    """A line of LiveCodeBench: read a number, print one."""
-    cases = [{"input": f"{i}\n", "output": f"{i + number}\n", "testtype": "stdin"} for i in (1, 2)]
     return {
-        "question_title": f"Add {number}",
-        "question_content": f"Read a whole number and print it plus {number}.",
-        "platform": "atcoder",
-        "question_id": f"abc{number}",
-        "contest_id": "abc",
-        "contest_date": "2024-01-01T00:00:00",
-        "starter_code": "",
-        "difficulty": "easy",
-        "public_test_cases": json.dumps(cases[:1]),
-        "private_test_cases": json.dumps(cases[1:]),
-        "metadata": "{}",
+        "deepmath-103k": write_deepmath(folder / "math", (deepmath_row(i) for i in range(16))),
+        "livecodebench": write_livecodebench(folder / "code", (livecodebench_row(i) for i in range(12))),
     }
 
 
