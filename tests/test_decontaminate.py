@@ -157,6 +157,7 @@ def test_the_command_fails_on_request_and_only_if_something_overlaps(deepmath: P
     [
         (["-o", "report.html"], "ends in .json"),
         (["--files", "aime24=there"], "neither the task nor a benchmark"),
+        (["--benchmarks", ","], "--benchmarks names none"),
         (["--min-share", "2"], "from 0 to 1"),
     ],
 )

@@ -79,6 +79,8 @@ def main(argv: list[str]) -> int:
     args = make_parser().parse_args(argv)
     if args.output is not None and args.output.suffix != ".json":
         raise ConfigError(f"-o must be a file that ends in .json, got {args.output}")
+    if not args.benchmarks:
+        raise ConfigError("--benchmarks names none; nothing would be looked for")
     files = dict(args.files)
     if unused := files.keys() - {args.task, *args.benchmarks}:
         raise ConfigError(f"--files names {', '.join(sorted(unused))}, which is neither the task nor a benchmark")
