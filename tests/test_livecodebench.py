@@ -166,6 +166,14 @@ def test_a_hostile_row_is_left_out_counted_and_does_nothing(tmp_path, monkeypatc
     assert not Path("trap").exists()
 
 
+def test_tests_that_are_nested_too_deeply_spoil_no_other_row(tmp_path):
+    rows = [livecodebench_row(0)]
+    for depth in range(900, 1000):  # read by the parser and not written by the encoder, or neither
+        case = call_case([[7], ""], 1) | {"output": "[" * depth + "]" * depth}
+        rows.append(call_row(0, question_id=f"deep{depth}", private_test_cases=json.dumps([case])))
+    assert "abc000_a" in load(tmp_path / "data", rows)["id"][:]
+
+
 def test_a_prompt_has_the_question_the_starter_code_and_the_form_of_the_answer(tmp_path):
     made = load(tmp_path / "data", [livecodebench_row(0), call_row(1)])
     prompts = {row["id"]: row["prompt"] for row in made}

@@ -107,7 +107,7 @@ def _read(
     for row in _each(rows, name):
         try:
             problem = task.read(row)
-        except (LookupError, TypeError, ValueError) as error:
+        except (LookupError, RecursionError, TypeError, ValueError) as error:
             faults[_named(error)] += 1
             continue
         except OSError as error:
