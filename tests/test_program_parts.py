@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -235,6 +237,22 @@ def test_a_machine_on_which_no_program_starts_is_no_fault_of_the_programs(monkey
     monkeypatch.setattr(sys, "executable", "/bin/true")
     verdicts = judge_programs(["print(5)", "x = 1"], [ALL[0].to_json(), ALL[2].to_json()])
     assert all("Python does not start in the sandbox" in str(verdict.error) for verdict in verdicts)
+
+
+class Mortal:
+    """A sandbox whose processes are gone before they have taken an order."""
+
+    @contextmanager
+    def start(self, argv, **_):
+        code = "import os; os.read(0, 1 << 20); os.close(0); print('[\"ready\"]')"
+        with subprocess.Popen([sys.executable, "-I", "-c", code], stdin=-1, stdout=-1, bufsize=0) as process:
+            yield process
+
+
+@pytest.mark.parametrize("tests", [ALL[0], ALL[2]], ids=["cases", "asserts"])
+def test_a_process_that_is_gone_before_it_has_a_program_is_no_fault_of_the_program(tests):
+    (verdict,) = judge_programs(["print(5)"], [tests.to_json()], sandbox=Mortal())
+    assert "Python does not start in the sandbox (it has closed its pipe)" in verdict.error
 
 
 def test_all_tests_are_run_for_a_share_and_only_the_first_that_fails_otherwise():

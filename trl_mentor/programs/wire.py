@@ -139,9 +139,9 @@ def start(
             wire.send(_codes(modules), end)
             if wire.line(end, _CHUNK) != ["ready"]:
                 raise WireError("it said something else")
+            wire.send(order, end)
         except WireError as error:
             raise NoStartError(f"Python does not start in the sandbox ({error}): {' '.join(argv[:-2])}") from None
-        wire.send(order, end)
         yield wire
 
 
