@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from trl_mentor.cli.benchmark_arguments import benchmark_names, named_folder
 from trl_mentor.cli.show import visible
 from trl_mentor.errors import ConfigError
 from trl_mentor.plain import plain_json
@@ -46,10 +47,10 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--task", required=True, metavar="NAME", help="The training set, such as deepmath-103k.")
     parser.add_argument("--split", default="train", help="Its split. Default: train.")
-    parser.add_argument("--benchmarks", required=True, type=_names, metavar="NAME,NAME")
+    parser.add_argument("--benchmarks", required=True, type=benchmark_names, metavar="NAME,NAME")
     parser.add_argument(
         "--files",
-        type=_files,
+        type=named_folder,
         action="append",
         default=[],
         metavar="NAME=DIR",
@@ -160,14 +161,3 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task("comparing", total=total)
         yield lambda done: bar.update(task, completed=done)
-
-
-def _names(text: str) -> list[str]:
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def _files(text: str) -> tuple[str, Path]:
-    name, found, folder = text.partition("=")
-    if not found or not name or not folder:
-        raise argparse.ArgumentTypeError(f"expected NAME=DIR, got {text!r}")
-    return name, Path(folder)

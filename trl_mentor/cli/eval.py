@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from trl_mentor.cli.benchmark_arguments import benchmark_names, named_folder
 from trl_mentor.cli.eval_progress import progress
 from trl_mentor.cli.eval_table import show
 from trl_mentor.errors import ConfigError
@@ -44,12 +45,14 @@ def make_parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--model", help="Name on the Hub or directory.")
     what.add_argument("--rescore", type=Path, metavar="DIR", help="Judge the kept completions of DIR anew; no model.")
-    parser.add_argument("--benchmarks", type=_names, default=[], metavar="NAME,NAME", help="Needed with --model.")
+    parser.add_argument(
+        "--benchmarks", type=benchmark_names, default=[], metavar="NAME,NAME", help="Needed with --model."
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="Default: evals/<last part of the model>.")
     parser.add_argument("--base", type=Path, metavar="DIR", help="Compare with this evaluation, on common problems.")
     parser.add_argument(
         "--files",
-        type=_files,
+        type=named_folder,
         action="append",
         default=[],
         metavar="NAME=DIR",
@@ -174,17 +177,6 @@ def _made_with() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return {"python": sys.version.partition(" ")[0], **versions}
-
-
-def _names(text: str) -> list[str]:
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def _files(text: str) -> tuple[str, Path]:
-    name, found, folder = text.partition("=")
-    if not found or not name or not folder:
-        raise argparse.ArgumentTypeError(f"expected NAME=DIR, got {text!r}")
-    return name, Path(folder)
 
 
 def _positive(text: str) -> int:
