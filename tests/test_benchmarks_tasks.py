@@ -176,8 +176,12 @@ def test_bigcodebench_has_instructions_whose_tests_another_harness_runs() -> Non
     assert [task.name for task in BENCHMARKS if task.export] == ["bigcodebench"]
 
 
-def test_gaokao_reads_files_of_before_the_field_was_renamed(tmp_path: Path) -> None:
-    for path in (DATA / "gaokao-bench").iterdir():
+@pytest.mark.parametrize("older_files", [1, 2])
+def test_gaokao_reads_files_of_before_the_field_was_renamed(tmp_path: Path, older_files: int) -> None:
+    paths = sorted((DATA / "gaokao-bench").iterdir())
+    for path in paths[older_files:]:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    for path in paths[:older_files]:
         older = path.read_text(encoding="utf-8").replace('"standard_answer"', '"answer"')
         (tmp_path / path.name).write_text(older, encoding="utf-8")
     assert load_task("gaokao-bench", "test", files=tmp_path)["answer"][:] == list("BBBB")
@@ -189,6 +193,7 @@ def test_gaokao_reads_files_of_before_the_field_was_renamed(tmp_path: Path) -> N
         ("aime24", {"Answer": 1000}, "not an integer from 0 to 999"),
         ("gsm8k", {"answer": "forty-two"}, "does not end in ####"),
         ("mmlu", {"answer": 4}, "not the place of one of 4 choices"),
+        ("mmlu", {"choices": list("ABCDEFGHIJK")}, "not the place of one of 11 choices, of at most 10"),
         ("mmlu", {"choices": "ABCD"}, "not a list of texts"),
         ("olympiadbench", {"final_answer": []}, "final_answer is empty"),
         ("mbpp", {"test_list": ["assert True"]}, "calls no function"),
@@ -259,6 +264,7 @@ def test_programs_are_written_as_bigcodebench_reads_them(tmp_path: Path) -> None
         ("BigCodeBench/0", "def task_func(values):\n    return 'é\ud800'"),
     ]
     assert export_command("bigcodebench", path).endswith(f"--execution local --samples {path}")
+    assert export_command("bigcodebench", Path("my runs/b.jsonl")).endswith("--samples 'my runs/b.jsonl'")
     assert {task.export for task in BENCHMARKS} <= {"", *COMMANDS}
     with pytest.raises(ConfigError, match="no export 'evalplus'"):
         export_command("evalplus", path)

@@ -39,16 +39,7 @@ class TestStore:
         digest = hashlib.sha256(content).hexdigest()
         path = self._path(digest)
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(gzip.compress(content, 1, mtime=0))
-                os.replace(name, path)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(name)
-                raise
+            write_whole(path, gzip.compress(content, 1, mtime=0))
         return ProgramTests(Style.STORED, sha256=digest)
 
     def get(self, digest: str) -> ProgramTests:
@@ -79,3 +70,17 @@ class TestStore:
 
     def _path(self, digest: str) -> Path:
         return self.folder / digest[:2] / f"{digest}.json.gz"
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that readers see the whole of it or none, however many processes write it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise

@@ -89,7 +89,7 @@ class _Batch:
         if error is not None:
             return Judgement(None, error=error)
         try:
-            judgement = _judged(text, reference)
+            judgement = self._tried_twice(text, reference)
             if judgement is None:
                 error = self._fault_of(reference)
                 judgement = Judgement(0.0, feedback=_TOO_LATE) if error is None else Judgement(None, error=error)
@@ -97,6 +97,13 @@ class _Batch:
             self._broken = f"the process that reads answers cannot be used: {failure}"
             return Judgement(None, error=self._broken)
         return judgement
+
+    def _tried_twice(self, text: str, reference: Reference) -> Judgement | None:
+        """`_judged`, twice where a process does not start: a busy machine may take too long for that once."""
+        try:
+            return _judged(text, reference)
+        except (WorkerError, OSError):
+            return _judged(text, reference)
 
     def _fault_of(self, reference: Reference) -> str | None:
         """Why nothing can be judged by a reference with which one completion took too long; None if it can."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trl_mentor.programs.store import TestStore
+from trl_mentor.programs.store import TestStore, write_whole
 from trl_mentor.programs.tests import Case, ProgramTests, Style, parse_tests
 from trl_mentor.tasks.fields import text
 from trl_mentor.tasks.unpickling import packed_text
@@ -39,7 +37,7 @@ def read_tests(row: Mapping[str, Any]) -> str:
     noted = _noted(note, store)
     if noted is None:
         noted = _column(public, private, metadata)
-        _write(note, noted)
+        write_whole(note, noted.encode())
     return noted
 
 
@@ -51,13 +49,6 @@ def _noted(note: Path, store: TestStore) -> str | None:
     except (OSError, ValueError):
         return None
     return None if tests.style is Style.STORED and tests.sha256 not in store else content
-
-
-def _write(note: Path, content: str) -> None:
-    note.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=note.parent, suffix=".new", delete=False) as new:
-        new.write(content)
-    os.replace(new.name, note)
 
 
 def _column(public: str, private: str, metadata: str) -> str:

@@ -13,19 +13,22 @@ from trl_mentor.tasks.fields import text
 from trl_mentor.tasks.instructions import CHOICE
 from trl_mentor.tasks.records import Kind, Problem, Source, Split, Task
 
+LETTERS = ascii_uppercase[:10]
+"""The options that `judge_choices` knows."""
+
 CHINESE_CHOICE = "请逐步推理, 并把正确选项的字母写在 \\boxed{} 中。"
 
 
 def read_mmlu(row: Mapping[str, Any]) -> Problem:
     """question, subject, choices, answer; the answer is the place of the right choice, from 0."""
     choices, answer = texts(row, "choices"), row["answer"]
-    if not isinstance(answer, int) or not 0 <= answer < len(choices) <= len(ascii_uppercase):
-        raise ValueError(f"answer is {answer!r:.20}, not the place of one of {len(choices)} choices")
-    options = [f"{letter}. {choice.strip()}" for letter, choice in zip(ascii_uppercase, choices, strict=False)]
+    if not isinstance(answer, int) or not 0 <= answer < len(choices) <= len(LETTERS):
+        raise ValueError(f"answer is {answer!r:.20}, not the place of one of {len(choices)} choices, of at most 10")
+    options = [f"{letter}. {choice.strip()}" for letter, choice in zip(LETTERS, choices, strict=False)]
     return Problem(
         str(row["row"]),
         "\n".join([text(row, "question"), *options]),
-        answer=ascii_uppercase[answer],
+        answer=LETTERS[answer],
         topic=text(row, "subject"),
     )
 
@@ -38,8 +41,8 @@ def unwrap(papers: Dataset) -> Dataset:
 
 def read_gaokao(row: Mapping[str, Any]) -> Problem:
     """year, category, question with its options, standard_answer (earlier: answer) of one letter, index."""
-    letters = texts(row, "answer" if "answer" in row else "standard_answer")
-    if len(letters) != 1 or letters[0] not in tuple(ascii_uppercase):
+    letters = texts(row, "standard_answer" if row.get("answer") is None else "answer")
+    if len(letters) != 1 or letters[0] not in tuple(LETTERS):
         raise ValueError(f"the answer is {letters!r:.40}, not one letter")
     paper = text(row, "keywords")
     return Problem(f"{paper}/{row['index']}", text(row, "question"), answer=letters[0], topic=paper)
