@@ -38,8 +38,6 @@ class BenchmarkSummary:
     """By k, and always for 1; None where some problem has fewer than k completions."""
     maj_at: Mapping[int, Estimate | None]
     """The same for the vote; empty for programs, which do not vote."""
-    score: Estimate | None
-    """The mean score of programs, which counts the share of the tests that pass; None for other kinds."""
     truncated: float
     """Share of the completions that ran into the token limit."""
     unreadable: float | None
@@ -119,7 +117,6 @@ def _benchmark(name: str, kind: Kind, problems: Problems, base: Problems, ks: Se
     samples = [sample for completions in problems.values() for sample in completions]
     numbers = [len(completions) for completions in problems.values()]
     programs = kind is Kind.CODE
-    scores = [fmean(sample.score or 0.0 for sample in completions) for completions in problems.values()]
     unreadable = share(sample.answer is None and sample.score is not None for sample in samples)
     return BenchmarkSummary(
         benchmark=name,
@@ -130,7 +127,6 @@ def _benchmark(name: str, kind: Kind, problems: Problems, base: Problems, ks: Se
         most=max(numbers),
         pass_at={k: _figure([_pass_at(problems, k)]) for k in ks},
         maj_at={} if programs else {k: _figure([_maj_at(problems, k)]) for k in ks},
-        score=estimate([scores]) if programs else None,
         truncated=share(sample.truncated for sample in samples),
         unreadable=None if programs else unreadable,
         unjudged=sum(sample.score is None for sample in samples),

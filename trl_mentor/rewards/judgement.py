@@ -15,7 +15,7 @@ class Judgement:
     """One completion against its reference."""
 
     score: float | None
-    """1.0 right, 0.0 wrong, for programs the share of the tests that pass; None if it could not be judged."""
+    """1.0 right, 0.0 wrong, or the share of the tests where that is asked for; None if it could not be judged."""
     answer: str | None = None
     """What was read as the answer, equal for equal answers, so that votes can be counted; None if there is none."""
     feedback: str | None = None
