@@ -169,7 +169,7 @@ def test_completions_are_judged_again_without_a_model(written, files, capsys, mo
     ("given", "complaint"),
     [
         (["--model", "m"], "--model needs --benchmarks"),
-        (["--model", "m", "--benchmarks", "nothing"], "there is no benchmark 'nothing'; choose from aime24, aime25"),
+        (["--model", "m", "--benchmarks", "nothing"], "unknown task 'nothing'; expected one of aime24, aime25"),
         (["--model", "m", "--benchmarks", "aime24", "--files", "gsm8k=x"], "--files names gsm8k"),
         (["--model", "m", "--benchmarks", "aime24", "--num-samples", "0"], "num_samples must be at least 1"),
         (["--rescore", "nowhere", "--limit", "3"], "--rescore takes DIR as it is"),

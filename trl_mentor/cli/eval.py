@@ -22,7 +22,7 @@ from trl_mentor.evaluation.store import Folder
 DESCRIPTION = """\
 Evaluate a model on benchmarks: draw completions without any hint, judge them with the verifiers that the rewards use,
 keep every one of them, and say how sure the figures are. Run the same command again to go on after a kill: nothing is
-lost but the batch under way, and nothing is drawn twice.
+lost but the two batches under way, and nothing that is kept is drawn twice.
 
     trl-mentor eval --model Qwen/Qwen2.5-Math-7B --benchmarks math500,aime24 --num-samples 16 -o evals/base
     trl-mentor eval --model runs/mentor --benchmarks math500,aime24 --num-samples 16 -o evals/mentor --base evals/base

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.tasks import TASKS, load_task
+from trl_mentor.tasks import find_task, load_task
 from trl_mentor.tasks.records import Kind
 
 SPLITS = ("test", "validation")
@@ -42,9 +42,7 @@ class Benchmark:
 
 def load_benchmark(name: str, *, files: Path | None = None, limit: int | None = None) -> Benchmark:
     """The problems of a benchmark, the first `limit` of them. Raises `ConfigError` for an unknown name or bad rows."""
-    task = TASKS.get(name)
-    if task is None:
-        raise ConfigError(f"there is no benchmark {name!r}; choose from {', '.join(sorted(TASKS))}")
+    task = find_task(name)
     split = next((split for split in SPLITS if split in task.splits), None)
     if split is None:
         raise ConfigError(f"{name} has no split to evaluate, only {', '.join(task.splits)}")

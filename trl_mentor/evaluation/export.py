@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def export_command(export: str, path: Path) -> str:
     """What judges the file. Raises `ConfigError` for an export that nobody writes."""
     if export not in COMMANDS:
         raise ConfigError(f"there is no export {export!r}; expected one of {', '.join(COMMANDS)}")
-    return COMMANDS[export].format(path=path)
+    return COMMANDS[export].format(path=shlex.quote(str(path)))
 
 
 def write_samples(path: Path, samples: Iterable[Sample]) -> None:

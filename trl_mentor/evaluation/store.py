@@ -1,4 +1,4 @@
-"""The folder of an evaluation: every completion, kept as it comes, so that a kill costs at most the batch in hand."""
+"""The folder of an evaluation: every completion, kept as soon as its batch is judged."""
 
 from __future__ import annotations
 
