@@ -41,7 +41,7 @@ def unwrap(papers: Dataset) -> Dataset:
 
 def read_gaokao(row: Mapping[str, Any]) -> Problem:
     """year, category, question with its options, standard_answer (earlier: answer) of one letter, index."""
-    letters = texts(row, "standard_answer" if row.get("answer") is None else "answer")
+    letters = texts(row, "answer" if "answer" in row else "standard_answer")
     if len(letters) != 1 or letters[0] not in tuple(LETTERS):
         raise ValueError(f"the answer is {letters!r:.40}, not one letter")
     paper = text(row, "keywords")
