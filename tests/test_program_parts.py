@@ -66,9 +66,37 @@ def test_test_code_that_cannot_run_is_the_fault_of_the_data_set():
     broken = ["assert f(", "x = 5", "import os; os._exit(0)", "while True: pass", "assert f(lambda: 1) == 1"]
     cells = [ProgramTests(Style.ASSERTS, entry_point="f", program=one).to_json() for one in broken]
     verdicts = judge_programs(["def f(x):\n    return 1"] * len(cells), cells, seconds=1)
-    assert ["do not compile" in str(verdicts[0].error), "no assert" in str(verdicts[1].error)] == [True, True]
+    assert ["do not compile" in str(verdicts[0].error), "run no assert" in str(verdicts[1].error)] == [True, True]
     assert [verdict.right for verdict in verdicts] == [False] * len(cells)
     assert "pass a function to the program" in str(verdicts[4].error)
+
+
+CHECK = "def {name}(c):\n    assert c(1) == 1\n    assert c(2) == 2\n"
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        CHECK.format(name="check"),
+        CHECK.format(name="check") + "    return None\n",
+        CHECK.format(name="check") + "check(f)\n",
+        CHECK.format(name="test_f") + "for _ in range(2):\n    test_f(f)\n",
+    ],
+)
+def test_asserts_in_functions_count_where_they_run(calls):
+    cells = [ProgramTests(Style.ASSERTS, entry_point="f", program=calls).to_json()] * 2
+    right, wrong = judge_programs(["def f(x):\n    return x", "def f(x):\n    return 0"], cells, stop=False)
+    assert [right.share, wrong.share] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "never_run", [CHECK.format(name="test_f"), "if __name__ == '__main__':\n    assert f(1) == 1"]
+)
+def test_tests_that_run_no_assert_reward_nothing(never_run):
+    (verdict,) = judge_programs(
+        ["def f(x):\n    return 0"], [ProgramTests(Style.ASSERTS, entry_point="f", program=never_run).to_json()]
+    )
+    assert "run no assert; functions that hold some have to be called" in str(verdict.error)
 
 
 def test_the_store_keeps_tests_once_and_notices_when_they_have_changed(tmp_path):
