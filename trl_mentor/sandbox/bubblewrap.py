@@ -24,7 +24,7 @@ class Bubblewrap:
     def __init__(self, readable: Sequence[str], base: int) -> None:
         self._readable = readable
         self._linux = Kernel()
-        self._user = users.user_of(os.getpid(), base) if os.geteuid() == 0 else None
+        self._user = users.user_of(os.getpid(), base) if users.are_given() else None
 
     def launch(self, order: Order, file: BinaryIO, pipes: tuple[int, int, int], failure: int) -> int:
         """The number of the outer `bwrap`."""
@@ -58,7 +58,7 @@ class Bubblewrap:
     def _view(self) -> list[str]:
         arguments = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
         if self._user is None:
-            arguments += ["--unshare-user", "--uid", str(_NOBODY), "--gid", str(_NOBODY)]
+            arguments += ["--unshare-user", "--uid", str(_NOBODY), "--gid", str(_NOBODY), "--cap-drop", "ALL"]
         else:
             arguments += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
         arguments += ["--die-with-parent"]

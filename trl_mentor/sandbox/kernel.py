@@ -101,16 +101,27 @@ class Kernel:
 
     def become(self, user: int, capability: int | None = None) -> None:
         """Change from root to `user`, for good, with no capability, or one that programs keep as well."""
+        self._bound_capabilities(capability)
+        self.prctl(_KEEPCAPS, 1)
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+        self._set_capabilities(capability)
+
+    def drop_capabilities(self) -> None:
+        """Stay who this process is, with no capability for good."""
+        self._bound_capabilities(None)
+        self._set_capabilities(None)
+
+    def _bound_capabilities(self, capability: int | None) -> None:
         for number in range(64):
             if number != capability:
                 try:
                     self.prctl(_BOUNDING_DROP, number)
                 except OSError:
                     break
-        self.prctl(_KEEPCAPS, 1)
-        os.setgroups([])
-        os.setresgid(user, user, user)
-        os.setresuid(user, user, user)
+
+    def _set_capabilities(self, capability: int | None) -> None:
         mask = 0 if capability is None else 1 << capability
         header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
         sets = (ctypes.c_uint32 * 6)(mask, mask, mask, 0, 0, 0)

@@ -38,7 +38,7 @@ def folder_options(order: Order) -> tuple[int, int]:
 def prepare(readable: Sequence[str], temporary: str) -> None:
     """Leave this process no other files than these, all read-only. For good."""
     own, group, linux = os.geteuid(), os.getegid(), Kernel()
-    if own:
+    if not users.are_given():
         linux.unshare(kernel.NEW_USER)
         _map_user(own, group)
     elif not linux.has(kernel.SYS_ADMIN):
@@ -79,7 +79,7 @@ class Namespaces:
 
     def __init__(self, base: int) -> None:
         self._linux = Kernel()
-        self._user = users.user_of(os.getpid(), base) if os.geteuid() == 0 else None
+        self._user = users.user_of(os.getpid(), base) if users.are_given() else None
         self._said, self._say = os.pipe()
 
     def launch(self, order: Order, file: BinaryIO, pipes: tuple[int, int, int], failure: int) -> int:

@@ -27,7 +27,7 @@ class Plain:
     def __init__(self, readable: Sequence[str], temporary: str, base: int, *, filters: bool) -> None:
         self._readable, self._filters = readable, filters
         self._kernel = Kernel() if sys.platform == "linux" else None
-        self._user = users.user_of(os.getpid(), base) if os.geteuid() == 0 else None
+        self._user = users.user_of(os.getpid(), base) if users.are_given() else None
         self._landlock = landlock.version(self._kernel) if filters and self._kernel else 0
         self._capability = self._needed_capability()
         self._folder = f"{temporary}/trl-mentor-{os.urandom(8).hex()}"
@@ -69,6 +69,8 @@ class Plain:
                 os.setgroups([])
                 os.setgid(self._user)
                 os.setuid(self._user)
+            elif self._kernel and os.geteuid() == 0:
+                self._kernel.drop_capabilities()
             unpack(order, file)
             inmate.take_pipes(pipes)
             inmate.bound(order.limits, self._process_limit(order.limits.processes))

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import sys
 from functools import cache
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.sandbox import seccomp
+from trl_mentor.sandbox import seccomp, users
 from trl_mentor.sandbox.launcher import Launcher
 from trl_mentor.sandbox.records import Ending, Isolation, Limits
 
 logger = logging.getLogger(__name__)
 
 _TRIAL = "import os, sys; os.mkdir(os.environ['TMPDIR'] + '/a'); sys.stdout.write(sys.stdin.read())"
-_LIMITS = Limits(seconds=30.0)
+_LIMITS = Limits(seconds=60.0)
+"""A busy machine takes its time; what is late here would be held to be impossible from then on."""
 _MISSING = {
     Isolation.FILTER: (
         "programs run without namespaces: files and processes of this machine are kept from them by permissions, a"
@@ -43,7 +43,7 @@ def problem_of(isolation: Isolation) -> str | None:
     if isolation is Isolation.FILTER and not seccomp.supported():
         return "its filter of system calls is written for x86-64 and ARM64"
     if isolation is Isolation.BUBBLEWRAP:
-        needed = ("bwrap", "prlimit", *(("setpriv",) if os.geteuid() == 0 else ()))
+        needed = ("bwrap", "prlimit", *(("setpriv",) if users.are_given() else ()))
         if missing := [program for program in needed if shutil.which(program) is None]:
             return f"{', '.join(missing)} not found on PATH"
     argv = [sys.executable or "python3", "-I", "-S", "-B", "-c", _TRIAL]

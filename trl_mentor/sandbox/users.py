@@ -14,6 +14,13 @@ _FIRST, _BITS = 64, 22
 """User numbers begin at 64 << 22, above all that is handed out by habit; a process number has 22 bits."""
 
 _SPARE = 1 << 31
+_ENOUGH = 65536
+"""Users of a container whose root can give programs another one. Often it has but one, which is its root."""
+
+
+def are_given() -> bool:
+    """Whether programs get users of their own, which takes root and others for it to become."""
+    return os.geteuid() == 0 and _users() >= _ENOUGH
 
 
 def pick_base() -> int:
@@ -60,7 +67,11 @@ def count_threads(user: int) -> int:
 
 
 def _users() -> int:
+    """How many users there are, from 0 on without a gap."""
     with suppress(OSError, ValueError):
-        inside, _, length = Path("/proc/self/uid_map").read_text(encoding="utf-8").split("\n")[0].split()
-        return int(inside) + int(length)
-    return 65536
+        lines = Path("/proc/self/uid_map").read_text(encoding="utf-8").splitlines()
+        end = 0
+        for inside, _, length in sorted(tuple(map(int, line.split())) for line in lines):
+            end = inside + length if inside <= end else end
+        return end
+    return _ENOUGH
