@@ -84,6 +84,14 @@ def test_a_group_without_programs_collapsed_by_its_form_and_one_with_programs_di
     assert find_cause([Sign(HALF, 0.0, parsed=parsed[1]), Sign(TEXT, 0.0, parsed=parsed[4])]).cause is Cause.KNOWLEDGE
 
 
+@pytest.mark.parametrize("style", ["stdin", "asserts"])
+def test_no_note_is_longer_for_a_long_name_of_an_exception(style):
+    tests = {"stdin": TESTS, "asserts": ProgramTests(Style.ASSERTS, entry_point="f", program="assert f()").to_json()}
+    (judged,) = judge_code(["```python\nraise type('E' * 10**4, (Exception,), {})\n```"], [tests[style]])
+    assert "EEE [...] EEE" in judged.feedback
+    assert len(judged.feedback) < 500
+
+
 def test_stored_tests_are_found_by_their_digest(tmp_path, monkeypatch):
     monkeypatch.setenv("TRL_MENTOR_CACHE", str(tmp_path))
     reference = TestStore().put(

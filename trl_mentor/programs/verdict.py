@@ -45,7 +45,7 @@ def limits_note(ending: str) -> str:
         "output": "it was stopped because it printed far more than any test expects",
         "killed": "it was killed, as by a broken memory access or by itself",
         "unstarted": "it could not be started, as too many processes were left over from earlier tests",
-    }.get(ending, ending)
+    }.get(ending, clipped(ending))
 
 
 def raised_note(report: Sequence[Any]) -> str:
@@ -53,7 +53,7 @@ def raised_note(report: Sequence[Any]) -> str:
     _, kind, message, number, line = report
     if kind in ("MemoryError",):
         return f"it ran out of memory (limit {MEMORY_MIB} MiB){_at(number, line)}"
-    said = f"{kind}: {clipped(message)}" if message else str(kind)
+    said = f"{clipped(kind)}: {clipped(message)}" if message else clipped(kind)
     return f"it raised {said}{_at(number, line)}"
 
 
@@ -62,7 +62,7 @@ def refused_note(report: Sequence[Any]) -> str:
     _, kind, message, number, line = report
     if kind in ("SyntaxError", "IndentationError", "TabError"):
         return f"the program is not valid Python: {kind}: {clipped(message)}{_at(number, line)}"
-    return f"the program failed before any test: {kind}: {clipped(message)}{_at(number, line)}"
+    return f"the program failed before any test: {clipped(kind)}: {clipped(message)}{_at(number, line)}"
 
 
 def _at(number: Any, line: Any) -> str:
