@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import stat
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -42,9 +42,9 @@ def _empty(folder: int) -> list[str]:
     """Remove what is no folder; the names of the rest, which can be entered from now on."""
     rest = []
     for name in os.listdir(folder):
-        with suppress(IsADirectoryError, PermissionError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            os.chmod(name, 0o700, dir_fd=folder)
+            rest.append(name)
+        else:
             os.unlink(name, dir_fd=folder)
-            continue
-        os.chmod(name, 0o700, dir_fd=folder)
-        rest.append(name)
     return rest

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from trl_mentor.sandbox.records import Isolation
 
-_START = 60.0
-"""Seconds for the start of a small Python."""
+_PATIENCE = 60.0
+"""Seconds for the start of a small Python, and for it to take a request."""
 _CODE = """
 import json, sys
 setting = json.loads(sys.argv[1])
@@ -78,11 +78,10 @@ class Warden:
                 start_new_session=True,
             )
         self._control = ours
-        ours.settimeout(_START)
+        ours.settimeout(_PATIENCE)
         assert self._process.stderr is not None
         with suppress(OSError):
             if ours.recv(1):
-                ours.settimeout(None)
                 self._process.stderr.close()
                 return ours
         self._process.kill()
