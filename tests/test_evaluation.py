@@ -13,6 +13,7 @@ import pytest
 from trl_mentor.errors import ConfigError
 from trl_mentor.evaluation.benchmarks import Benchmark, Item
 from trl_mentor.evaluation.engine import Generation, Request
+from trl_mentor.evaluation.records import Sample
 from trl_mentor.evaluation.run import Standing, evaluate, rescored
 from trl_mentor.evaluation.settings import EngineKind, Policy, Sampling, settings_record
 from trl_mentor.evaluation.store import Folder
@@ -165,6 +166,7 @@ def test_other_settings_are_refused_by_name(tmp_path, name, value):
     folder = Folder(tmp_path)
     with folder.locked():
         folder.begin(record(), {}, {})
+        folder.append("toy", [Sample("toy", "p0", 0, "text", 1, False, 0.0)])
         folder.begin(record(), {}, {})
         with pytest.raises(ConfigError, match=rf"made with {name} = .*, this run has {json.dumps(value)}"):
             folder.begin(record(**{name: value}), {}, {})
@@ -174,11 +176,20 @@ def test_another_benchmark_joins_but_changed_problems_are_refused(tmp_path):
     folder = Folder(tmp_path)
     with folder.locked():
         folder.begin(record(), {"toy": {"digest": "a"}}, {"torch": "1"})
+        folder.append("toy", [Sample("toy", "p0", 0, "text", 1, False, 0.0)])
         folder.begin(record(), {"other": {"digest": "b"}}, {"torch": "2"})
         assert folder.settings()["benchmarks"] == {"toy": {"digest": "a"}, "other": {"digest": "b"}}
         assert folder.settings()["made_with"] == [{"torch": "1"}, {"torch": "2"}]
         with pytest.raises(ConfigError, match='toy: digest = "a", this run has "c"'):
             folder.begin(record(), {"toy": {"digest": "c"}}, {})
+
+
+def test_a_folder_without_a_completion_takes_other_settings(tmp_path):
+    folder = Folder(tmp_path)
+    with folder.locked():
+        folder.begin(record(model="some/typo"), {"toy": {"digest": "a"}}, {})
+        folder.begin(record(), {"other": {"digest": "b"}}, {})
+    assert folder.settings() == {"settings": record(), "benchmarks": {"other": {"digest": "b"}}, "made_with": [{}]}
 
 
 def test_samples_without_settings_are_refused(tmp_path):

@@ -59,13 +59,16 @@ class Folder:
     ) -> None:
         """Note how the samples of this folder are made; further benchmarks join those that are there.
 
-        Raises `ConfigError` that names the difference where the folder was made in another way.
+        Raises `ConfigError` that names the difference where the folder has samples that were made in another way.
         """
         found: dict[str, Any] = {"settings": dict(settings), "benchmarks": {}, "made_with": []}
+        begun = any(path.stat().st_size for path in (self.path / "samples").iterdir())
         if (self.path / "settings.json").exists():
-            found = self.settings()
-            self._refuse_difference("", found["settings"], settings)
-        elif any((self.path / "samples").iterdir()):
+            there = self.settings()
+            if begun:
+                self._refuse_difference("", there["settings"], settings)
+                found = there
+        elif begun:
             raise ConfigError(f"{self.path} has samples but no settings.json; choose another folder")
         for name, record in benchmarks.items():
             self._refuse_difference(f"{name}: ", found["benchmarks"].setdefault(name, dict(record)), record)
