@@ -137,6 +137,7 @@ PROGRAMS = [
     Hostile("pool of processes", "import multiprocessing as m\nwith m.Pool(2) as p: print(p.map(abs, [-1, 2]))", stdout=b"[1, 2]\n", where=NAMESPACED),
     Hostile("event loop", "import asyncio\nasync def f(): await asyncio.sleep(0); print('x')\nasyncio.run(f())", stdout=b"x\n"),
     Hostile("temporary files", "import tempfile, os\nwith tempfile.NamedTemporaryFile() as f: f.write(b'x')\nopen(os.environ['HOME'] + '/x', 'w').close()"),
+    Hostile("installed packages", "import glob, os, sys\nfolders = [f for p in {sys.prefix, '/usr', '/usr/local', os.path.dirname(os.path.dirname(sys.executable))} for f in glob.glob(p + '/lib/python3*/*-packages')]\nprint(folders != [], sorted(n for f in folders for n in os.listdir(f)))", stdout=b"True []\n", where=NAMESPACED),
     Hostile("what it finds", "import os, resource\nprint(sorted(set(os.environ) - {'PWD'})); print(os.listdir('.'), os.listdir(os.environ['HOME']), resource.getrlimit(4), os.getuid() != 0)\nfor n in range(3, 256):\n  try: os.fstat(n)\n  except OSError: continue\n  print(n)",
             stdout=b"['HOME', 'LC_ALL', 'MKL_NUM_THREADS', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'PATH', 'TMPDIR']\n[] [] (0, 0) True\n"),
 ]  # fmt: skip

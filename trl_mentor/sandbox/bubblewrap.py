@@ -21,8 +21,8 @@ _BY_SIGNAL = 128
 class Bubblewrap:
     """Starts and ends one program. Made in the process that looks after it."""
 
-    def __init__(self, readable: Sequence[str], base: int) -> None:
-        self._readable = readable
+    def __init__(self, readable: Sequence[str], hidden: Sequence[str], base: int) -> None:
+        self._readable, self._hidden = readable, hidden
         self._linux = Kernel()
         self._user = users.user_of(os.getpid(), base) if users.are_given() else None
 
@@ -67,6 +67,8 @@ class Bubblewrap:
             arguments += ["--perms", "0755", "--dir", path]
         for path in self._readable:
             arguments += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
+        for path in self._hidden:
+            arguments += ["--tmpfs", path, "--remount-ro", path]
         return arguments
 
     def _box(self, order: Order, file: BinaryIO) -> list[str]:

@@ -35,8 +35,8 @@ def folder_options(order: Order) -> tuple[int, int]:
     return max(size, 2**24), 16384 + 2 * len(order.sizes)
 
 
-def prepare(readable: Sequence[str], temporary: str) -> None:
-    """Leave this process no other files than these, all read-only. For good."""
+def prepare(readable: Sequence[str], hidden: Sequence[str], temporary: str) -> None:
+    """Leave this process no other files than these, all read-only, without those folders in them. For good."""
     own, group, linux = os.geteuid(), os.getegid(), Kernel()
     if not users.are_given():
         linux.unshare(kernel.NEW_USER)
@@ -54,6 +54,8 @@ def prepare(readable: Sequence[str], temporary: str) -> None:
     for path, source in sources:
         _bind(linux, source, root + path)
         linux.make_read_only(root + path)
+    for path in hidden:
+        linux.mount("tmpfs", root + path, "tmpfs", _QUIET | kernel.READ_ONLY, "size=4k")
     for path, target in links:
         os.makedirs(os.path.dirname(root + path), exist_ok=True)
         if not os.path.lexists(root + path):

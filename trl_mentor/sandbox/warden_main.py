@@ -23,6 +23,7 @@ from trl_mentor.sandbox.bubblewrap import Bubblewrap
 from trl_mentor.sandbox.ending import exit_code
 from trl_mentor.sandbox.kernel import Kernel
 from trl_mentor.sandbox.orders import Order, read_order
+from trl_mentor.sandbox.packages import package_folders
 from trl_mentor.sandbox.plain import Plain
 from trl_mentor.sandbox.records import Isolation
 
@@ -44,6 +45,7 @@ def main(setting: dict[str, Any], control: int, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     base, isolation = users.pick_base(), Isolation(setting["isolation"])
+    setting["hidden"] = package_folders(setting["readable"])
     asked = socket.socket(fileno=control)
     poll = select.poll()
     poll.register(asked, select.POLLIN)
@@ -51,7 +53,7 @@ def main(setting: dict[str, Any], control: int, parent: int) -> None:
     if watched is not None:
         poll.register(watched, select.POLLIN)
     if isolation is Isolation.NAMESPACES:
-        namespaces.prepare(setting["readable"], setting["temporary"])
+        namespaces.prepare(setting["readable"], setting["hidden"], setting["temporary"])
     gc.disable()  # a collection in a forked process would touch, and so copy, all that it shares with this one
     asked.send(b"r")
     while True:
@@ -96,7 +98,7 @@ def _tier(setting: dict[str, Any], isolation: Isolation, base: int) -> Tier:
     if isolation is Isolation.NAMESPACES:
         return namespaces.Namespaces(base)
     if isolation is Isolation.BUBBLEWRAP:
-        return Bubblewrap(setting["readable"], base)
+        return Bubblewrap(setting["readable"], setting["hidden"], base)
     filters = isolation is Isolation.FILTER
     return Plain(setting["readable"], setting["temporary"], base, filters=filters)
 
