@@ -16,7 +16,7 @@ from trl_mentor.evaluation.table import Table, figures, gains
 from trl_mentor.markdown import literal, table
 from trl_mentor.tasks import TASKS
 
-THE_MODEL = {"model", "revision", "adapter"}
+THE_MODEL = {"model", "revision", "adapter", "weights"}
 """What a run and its base run may differ in without a note."""
 
 

@@ -7,9 +7,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from trl_mentor.errors import ConfigError
+
+_WEIGHTS = (".safetensors", ".bin")
+_PIECES, _PIECE = 64, 2**16
 
 
 class EngineKind(StrEnum):
@@ -21,7 +25,7 @@ class EngineKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The model under evaluation. A directory is known by its path alone."""
+    """The model under evaluation."""
 
     model: str
     revision: str | None = None
@@ -70,4 +74,21 @@ def settings_record(policy: Policy, sampling: Sampling, engine: EngineKind, *, l
     """All that completions depend on beside the problems, flat; samples of one folder share it."""
     record = {**asdict(policy), **asdict(sampling), "engine": str(engine), "limit": limit}
     record["chat_template_kwargs"] = dict(policy.chat_template_kwargs)
+    record["weights"] = weights_digest(policy.model, *([] if policy.adapter is None else [policy.adapter]))
     return record
+
+
+def weights_digest(*folders: str) -> str | None:
+    """What tells the weights in directories from those that another training put there; None if there are none.
+
+    Of each file the name, the size and pieces from all over it: a training that goes on changes some of them.
+    """
+    digest, found = hashlib.sha256(), False
+    for path in sorted(path for folder in folders for path in Path(folder).glob("*") if path.suffix in _WEIGHTS):
+        found, size = True, path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            for piece in range(_PIECES):
+                file.seek(size * piece // _PIECES)
+                digest.update(file.read(_PIECE))
+    return digest.hexdigest()[:16] if found else None
