@@ -85,11 +85,18 @@ def won(some: tuple[dict[str, Any], ...]) -> float:
 def test_the_page_has_the_figures(tmp_path):
     written(folder(tmp_path, ANSWERS))
     page = (tmp_path / "results.md").read_text()
-    assert page.startswith("# some/model\n")
+    assert page.startswith(
+        "# some/model\n\n4 completions per problem at temperature 0.6 and top-p 0.95, at most 4,096"
+    )
     row = next(line for line in page.splitlines() if line.startswith("| gsm8k"))
     assert [cell.strip().partition(" ")[0] for cell in row.split("|")[1:-1]] == [
         "gsm8k", "5", "45.0", "80.0", "60.0", "25.0", "5", "15"
     ]  # fmt: skip
+
+
+def test_the_page_says_if_only_some_problems_were_asked(tmp_path):
+    written(folder(tmp_path, ANSWERS, limit=5))
+    assert "Only the first 5 problems of each benchmark." in (tmp_path / "results.md").read_text()
 
 
 def test_a_base_run_is_compared_on_the_problems_of_both(tmp_path):

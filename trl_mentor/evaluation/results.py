@@ -55,7 +55,7 @@ def write_results(folder: Folder, *, base: Folder | None = None) -> Results:
     where = None if base is None else str(base.path)
     record = {"model": made["settings"]["model"], "base": where, "notes": notes, **summary.to_json()}
     folder.write("results.json", json.dumps(record, indent=1))
-    folder.write("results.md", _markdown(made["settings"]["model"], results))
+    folder.write("results.md", _markdown(made["settings"], results))
     return results
 
 
@@ -101,10 +101,22 @@ def _differences(folder: Folder, base: Folder) -> list[str]:
     ]
 
 
-def _markdown(model: str, results: Results) -> str:
-    parts = [f"# {literal(model)}\n"]
+def _markdown(settings: Mapping[str, Any], results: Results) -> str:
+    parts = [f"# {literal(settings['model'])}\n", _how_drawn(settings) + "\n"]
     for found in results.tables:
         rows = [[literal(cell) for cell in row] for row in found.rows]
         parts.append(f"{found.title}:\n\n{table([literal(name) for name in found.columns], rows)}")
     parts += [f"* {literal(note)}\n" for note in results.notes]
     return "\n".join(parts)
+
+
+def _how_drawn(settings: Mapping[str, Any]) -> str:
+    """What a reader of the page alone has to know of the settings."""
+    completions = f"{settings['num_samples']} completion{'s' if settings['num_samples'] > 1 else ''}"
+    text = (
+        f"{completions} per problem at temperature {settings['temperature']:g} and top-p "
+        f"{settings['top_p']:g}, at most {settings['max_new_tokens']:,} tokens each, seed {settings['seed']}, "
+        f"engine {settings['engine']}."
+    )
+    limit = settings["limit"]
+    return text if limit is None else f"{text} Only the first {limit:,} problems of each benchmark."
