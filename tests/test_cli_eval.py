@@ -165,10 +165,17 @@ def test_completions_are_judged_again_without_a_model(written, files, capsys, mo
     assert (written / "results.json").read_bytes() == results
 
 
+def test_local_files_have_to_be_named_again(written, files, capsys):
+    assert main(["eval", "--rescore", str(written), *files[:2]]) == 2
+    assert "was made with local files; name them again with --files gsm8k=DIR" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
         (["--model", "m"], "--model needs --benchmarks"),
+        (["--model", "runs/a/b", "--benchmarks", "aime24"], "there is no directory runs/a/b, and a model of the Hub"),
+        (["--model", "./m", "--benchmarks", "aime24"], "there is no directory ./m"),
         (["--model", "m", "--benchmarks", "nothing"], "unknown task 'nothing'; expected one of aime24, aime25"),
         (["--model", "m", "--benchmarks", "aime24", "--files", "gsm8k=x"], "--files names gsm8k"),
         (["--model", "m", "--benchmarks", "aime24", "--num-samples", "0"], "num_samples must be at least 1"),

@@ -125,7 +125,7 @@ def _evaluate(folder: Folder, args: argparse.Namespace) -> None:
     sampling = Sampling(args.num_samples, args.temperature, args.top_p, args.max_new_tokens, args.seed)
     template = None if args.chat_template is None else args.chat_template.read_text(encoding="utf-8")
     policy = Policy(args.model, args.revision, args.adapter, args.dtype, template, args.chat_template_kwargs)
-    _refuse_adapter_as_model(args.model)
+    _refuse_what_is_no_model(args.model)
     kind = choose_engine(args.engine)
     benchmarks = _benchmarks(args.benchmarks, args)
     settings = settings_record(policy, sampling, kind, limit=args.limit)
@@ -150,6 +150,10 @@ def _evaluate(folder: Folder, args: argparse.Namespace) -> None:
 def _rescore(folder: Folder, args: argparse.Namespace) -> None:
     """Judge what is there again; the completions stay as they are."""
     made = folder.settings()
+    local = [name for name, record in made["benchmarks"].items() if record.get("local_files")]
+    if missing_files := sorted(set(local) - {name for name, _ in args.files}):
+        flags = " ".join(f"--files {name}=DIR" for name in missing_files)
+        raise ConfigError(f"{folder.path} was made with local files; name them again with {flags}")
     args.limit = made["settings"]["limit"]
     benchmarks = _benchmarks(list(made["benchmarks"]), args)
     folder.begin(made["settings"], {benchmark.name: benchmark.record for benchmark in benchmarks}, _made_with())
@@ -164,7 +168,10 @@ def _benchmarks(names: list[str], args: argparse.Namespace) -> list[Benchmark]:
     return [load_benchmark(name, files=files.get(name), limit=args.limit) for name in names]
 
 
-def _refuse_adapter_as_model(model: str) -> None:
+def _refuse_what_is_no_model(model: str) -> None:
+    is_path = model.count("/") > 1 or model.startswith((".", "/", "~"))
+    if is_path and not Path(model).is_dir():
+        raise ConfigError(f"there is no directory {model}, and a model of the Hub is named OWNER/NAME")
     if Path(model, "adapter_config.json").exists():
         raise ConfigError(f"{model} is a PEFT adapter; give its base model and --adapter {model}")
 
