@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from trl_mentor.cli.eval_progress import figures
 from trl_mentor.errors import ConfigError
 from trl_mentor.evaluation.benchmarks import Benchmark, Item
 from trl_mentor.evaluation.engine import Generation, Request
@@ -145,6 +146,14 @@ def test_what_cannot_be_judged_has_an_error_and_no_score(tmp_path):
     first, second = (folder.samples("toy")[place] for place in (0, 2))
     assert (first.score, second.score, second.error) == (None, 1.0, None)
     assert first.error
+
+
+def test_what_another_harness_judges_is_no_wrong_answer_so_far(tmp_path):
+    toy = Benchmark(
+        "toy", Kind.CODE, [Item("p0", [{"role": "user", "content": "q"}], None)], {}, export="bigcodebench"
+    )
+    *_, last = draw(Folder(tmp_path), Engine(seeded), toy)
+    assert figures(last) == "6 tokens"
 
 
 def test_completions_can_be_judged_again(tmp_path):

@@ -36,7 +36,7 @@ def progress() -> Iterator[Report]:
 def figures(standing: Standing) -> str:
     """Tokens, the share that is right so far, and what could not be judged."""
     text = f"{standing.tokens:,} tokens"
-    if standing.done:
+    if standing.judged:
         text += f", {standing.right / standing.done:.1%} right"
     return text + (f", {standing.errors} not judged" if standing.errors else "")
 

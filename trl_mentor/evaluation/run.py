@@ -25,6 +25,8 @@ class Standing:
     benchmark: str
     total: int
     done: int = 0
+    judged: int = 0
+    """None of them where another harness judges."""
     right: int = 0
     tokens: int = 0
     errors: int = 0
@@ -33,6 +35,7 @@ class Standing:
     def add(self, samples: Sequence[Sample]) -> None:
         """Count completions that are kept."""
         self.done += len(samples)
+        self.judged += sum(sample.score is not None for sample in samples)
         self.right += sum(sample.score == 1.0 for sample in samples)
         self.tokens += sum(sample.tokens for sample in samples)
         self.errors += sum(sample.error is not None for sample in samples)
