@@ -276,6 +276,12 @@ def test_places_without_the_files_are_clear_errors(folder, tmp_path):
         load(folder, revision="v1")
 
 
+@pytest.mark.parametrize("files", [None, "nowhere"])
+def test_data_that_is_not_on_the_hub_is_fetched_from_where_it_is(files):
+    with pytest.raises(ConfigError, match=r"Math_I_MCQs\.json .* of https://github\.com/.*GAOKAO-Bench at commit"):
+        load_task("gaokao-bench", "test", files=files)
+
+
 def test_a_field_that_need_not_be_there_may_be_blank(tmp_path):
     folder = write_deepmath(tmp_path, [deepmath_row(0, topic=" \n"), deepmath_row(1)])
     assert load(folder)["topic"][:] == [None, "Mathematics -> Algebra -> Prealgebra"]

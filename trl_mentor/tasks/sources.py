@@ -38,7 +38,7 @@ def read_source(
             raise ConfigError("got both files and revision; a revision is one of the Hub's, local files have none")
         return _from_disk(source, Path(files).expanduser())
     if "://" in source.repo:
-        raise ConfigError(f"{source.repo} is not on the Hub; {_how_to_fetch(source, source.revision)}")
+        raise ConfigError(f"the data is not on the Hub; {_how_to_fetch(source, source.revision)}")
     return _from_hub(source, revision or source.revision)
 
 
@@ -141,7 +141,7 @@ def _how_to_fetch(source: Source, revision: str | None) -> str:
     names = " ".join(source.files)
     if "://" in source.repo:
         at = f" at commit {revision}" if revision else ""
-        return f"fetch {names or 'its files'}{at} and name their directory {_HOW_TO_NAME}"
+        return f"fetch {names or 'its files'} of {source.repo}{at} and name their directory {_HOW_TO_NAME}"
     pin = f" --revision {revision}" if revision else ""
     return (
         f"fetch it where there is a network with `hf download --repo-type dataset {source.repo}{pin}"
