@@ -171,6 +171,11 @@ def test_an_unknown_benchmark_is_refused_with_those_that_there_are() -> None:
         main(["--task", "deepmath-103k", "--benchmarks", "gsm9k"])
 
 
+def test_an_unknown_task_is_refused_before_a_benchmark_is_fetched() -> None:
+    with pytest.raises(ConfigError, match="unknown task 'deepmath'; expected one of"):
+        main(["--task", "deepmath", "--benchmarks", "aime24"])
+
+
 def test_any_data_set_with_prompts_can_be_freed_of_benchmark_problems() -> None:
     shelf = "A shelf holds 12 boxes of 105 screws. How many screws is that?"
     system = {"role": "system", "content": "Reason."}

@@ -19,7 +19,7 @@ from trl_mentor.cli.benchmark_arguments import benchmark_names, named_folder
 from trl_mentor.cli.show import visible
 from trl_mentor.errors import ConfigError
 from trl_mentor.plain import plain_json
-from trl_mentor.tasks import load_task
+from trl_mentor.tasks import find_task, load_task
 from trl_mentor.tasks.decontamination import benchmark_passages, passages_of
 from trl_mentor.tasks.overlap import GRAM_WORDS, MIN_SHARE, SHORTEST_GRAM, Overlap, Passage, find_overlaps
 
@@ -85,6 +85,7 @@ def main(argv: list[str]) -> int:
     files = dict(args.files)
     if unused := files.keys() - {args.task, *args.benchmarks}:
         raise ConfigError(f"--files names {', '.join(sorted(unused))}, which is neither the task nor a benchmark")
+    find_task(args.task)  # a slip is told before the benchmarks are fetched
     benchmarks = {name: benchmark_passages(name, files.get(name)) for name in args.benchmarks}
     rows = passages_of(load_task(args.task, args.split, files=files.get(args.task)))
     with _progress(len(rows)) as progress:
