@@ -70,6 +70,14 @@ print(tiers.problem_of(Isolation.FILTER))
 """
 
 
+RESTRICTED = """
+import resource
+from trl_mentor.sandbox import Isolation, tiers
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+print([tiers.problem_of(tier) for tier in Isolation])
+"""
+
+
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_program_can_be_talked_to_and_is_gone_after_the_block(tier, folder):
     start, python = starter(tier)
@@ -278,6 +286,13 @@ def test_less_than_namespaces_is_said_once(monkeypatch, caplog):
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("trl-mentor: programs run without namespaces")
     assert "Install bubblewrap, or allow namespaces" in line
+
+
+def test_a_narrow_umask_and_low_limits_of_the_shell_take_no_tier_away():
+    argv = [sys.executable, "-c", RESTRICTED]
+    wide = subprocess.run([*argv[:2], RESTRICTED.replace("resource.setr", "#")], capture_output=True, text=True)
+    narrow = subprocess.run(argv, umask=0o077, capture_output=True, text=True)
+    assert narrow.stdout == wide.stdout != ""
 
 
 @pytest.mark.skipif(not seccomp.supported(), reason="the filter is written for x86-64 and ARM64 Linux")

@@ -48,17 +48,19 @@ def take_pipes(pipes: tuple[int, int, int]) -> None:
 
 def limit_command(limits: Limits, processes: int) -> list[str]:
     """The beginning of a command line that does what `bound` does, by util-linux's `prlimit`."""
-    return [
-        "prlimit",
-        f"--cpu={math.ceil(limits.seconds) + 1}",
-        f"--fsize={limits.file_mib * 2**20}",
-        f"--nofile={_OPEN_FILES}",
-        "--core=0",
-        f"--as={limits.memory_mib * 2**20}",
-        "--memlock=65536",
-        f"--nproc={processes}",
-        "--",
+    bounds = {
+        "cpu": math.ceil(limits.seconds) + 1,
+        "fsize": limits.file_mib * 2**20,
+        "nofile": _OPEN_FILES,
+        "core": 0,
+        "as": limits.memory_mib * 2**20,
+        "memlock": 2**16,
+        "nproc": processes,
+    }
+    options = [
+        f"--{name}={_allowed(getattr(resource, f'RLIMIT_{name.upper()}'), value)}" for name, value in bounds.items()
     ]
+    return ["prlimit", *options, "--"]
 
 
 def bound(limits: Limits, processes: int | None) -> None:
@@ -75,9 +77,14 @@ def bound(limits: Limits, processes: int | None) -> None:
     if processes is not None:
         bounds.append((resource.RLIMIT_NPROC, processes))
     for what, value in bounds:
-        hard = resource.getrlimit(what)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        value = _allowed(what, value)
         resource.setrlimit(what, (value, value))
+
+
+def _allowed(what: int, value: int) -> int:
+    """A limit, or the lower one that this process has already and may not raise."""
+    hard = resource.getrlimit(what)[1]
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
 def first_to_go() -> None:

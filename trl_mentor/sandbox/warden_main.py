@@ -44,6 +44,7 @@ def main(setting: dict[str, Any], control: int, parent: int) -> None:
     """Serve requests on socket `control` until process `parent` or the socket's other end is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    os.umask(0o022)
     base, isolation = users.pick_base(), Isolation(setting["isolation"])
     setting["hidden"] = package_folders(setting["readable"])
     asked = socket.socket(fileno=control)
