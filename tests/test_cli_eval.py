@@ -22,6 +22,7 @@ from trl_mentor.evaluation.engine import Generation, Request
 from trl_mentor.evaluation.engine_transformers import TransformersEngine
 from trl_mentor.evaluation.prompts import Prompts
 from trl_mentor.evaluation.settings import Policy, Sampling
+from trl_mentor.programs import judging
 
 PROBLEMS = 40
 GREEDY = ["--temperature", "0", "--max-new-tokens", "16", "--batch-size", "1"]
@@ -190,6 +191,18 @@ def test_a_command_that_cannot_be_carried_out_is_one_line(given, complaint, tmp_
     assert main(["eval", *given]) == 2
     assert complaint in capsys.readouterr().err
     assert not Path("nowhere").exists()
+
+
+def test_where_programs_cannot_be_run_no_model_is_loaded_for_them(model, tmp_path, capsys, monkeypatch):
+    def no_sandbox() -> None:
+        raise ConfigError("no sandbox can run programs on this machine")
+
+    monkeypatch.setattr(judging, "Sandbox", no_sandbox)
+    monkeypatch.setattr(engines, "load_engine", None)
+    problems = Path(__file__).parent / "data" / "programs" / "humaneval.jsonl"
+    given = ["--model", str(model), "--benchmarks", "humaneval", "--files", f"humaneval={problems}"]
+    assert main(["eval", *given, "-o", str(tmp_path / "out")]) == 2
+    assert "no sandbox can run programs" in capsys.readouterr().err
 
 
 def test_an_adapter_is_refused_as_a_model(tmp_path, capsys):

@@ -14,6 +14,7 @@ from trl_mentor.cli.eval_progress import progress
 from trl_mentor.cli.eval_table import show
 from trl_mentor.errors import ConfigError
 from trl_mentor.evaluation.benchmarks import Benchmark, load_benchmark
+from trl_mentor.evaluation.judging import judge
 from trl_mentor.evaluation.results import write_results
 from trl_mentor.evaluation.run import evaluate, missing, rescored
 from trl_mentor.evaluation.settings import EngineKind, Policy, Sampling, settings_record
@@ -134,6 +135,10 @@ def _evaluate(folder: Folder, args: argparse.Namespace) -> None:
         folder.drop_torn_line(benchmark.name)
     if not any(missing(folder, benchmark, sampling) for benchmark in benchmarks):
         return
+    for benchmark in benchmarks:
+        judge(
+            benchmark, benchmark.items[:1], [""]
+        )  # where programs cannot be run, that is told before a model is loaded
     engine = load_engine(
         kind,
         policy,
