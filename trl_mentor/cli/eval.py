@@ -135,10 +135,8 @@ def _evaluate(folder: Folder, args: argparse.Namespace) -> None:
         folder.drop_torn_line(benchmark.name)
     if not any(missing(folder, benchmark, sampling) for benchmark in benchmarks):
         return
-    for benchmark in benchmarks:
-        judge(
-            benchmark, benchmark.items[:1], [""]
-        )  # where programs cannot be run, that is told before a model is loaded
+    for benchmark in benchmarks:  # where programs cannot be run, that is told before a model is loaded
+        judge(benchmark, benchmark.items[:1], [""])
     engine = load_engine(
         kind,
         policy,
