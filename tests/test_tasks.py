@@ -267,7 +267,7 @@ def test_a_folder_whose_name_is_a_pattern_is_that_folder_alone(tmp_path):
 def test_places_without_the_files_are_clear_errors(folder, tmp_path):
     with pytest.raises(ConfigError, match=r"there is no .*nowhere; fetch it .*hf download"):
         load(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match=r"holds none of data/train-\*\.parquet"):
+    with pytest.raises(ConfigError, match=r"holds none of data/train-\*\.parquet \(a file of another name"):
         load(tmp_path)
     (tmp_path / "rows.txt").write_text("x")
     with pytest.raises(ConfigError, match=r"rows\.txt; expected files of one of the formats"):

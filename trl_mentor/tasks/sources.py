@@ -80,7 +80,10 @@ def _find(source: Source, folder: Path) -> list[Path]:
     found = [path for paths in matches.values() for path in paths]
     missing = [lack for pattern, paths in matches.items() if (lack := _lack(pattern, paths))]
     if not found:
-        raise ConfigError(f"{folder} holds none of {', '.join(missing)}; {_how_to_fetch(source, source.revision)}")
+        raise ConfigError(
+            f"{folder} holds none of {', '.join(missing)} (a file of another name has to be named itself); "
+            f"{_how_to_fetch(source, source.revision)}"
+        )
     if missing:
         logger.warning(
             "trl-mentor: %s lacks %s; the rows and splits are those of the files that are there",
