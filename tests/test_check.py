@@ -561,7 +561,7 @@ def test_a_prompt_that_does_not_fit_into_the_context_fails(world, capsys):
     tiny.model().config.save_pretrained(policy)
     done = world.check(capsys, model_name_or_path=str(policy), max_completion_length=125)
     assert done.code == 1
-    assert "room for 3" in done.at["context"]["found"]
+    assert "room for 3 of 128" in done.at["context"]["found"]
     assert "lower max_completion_length" in done.at["context"]["fix"]
 
 

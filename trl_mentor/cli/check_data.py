@@ -37,7 +37,7 @@ def read_rows(setup: Setup) -> tuple[Finding, Setup]:
 
     rows = outcome_of(read)
     if isinstance(rows, ConfigError):
-        fix = "correct task, dataset_name, datasets or dataset_train_split"
+        fix = "correct task, task_files, dataset_name, datasets or dataset_train_split"
         return fail("data", str(rows), fix), setup
     if isinstance(rows, Exception):
         name = script.task or script.dataset_name or "the mixture in `datasets`"

@@ -54,14 +54,15 @@ def check_context(setup: Setup) -> Finding:
     if isinstance(tokenizer, Exception) or isinstance(config, Exception):
         return skipped("context", f"tokenizer and configuration of {name} are not on this machine")
     limits = [context_length(config.get_text_config()), tokenizer.model_max_length, training.vllm_max_model_length]
-    room = min(limit for limit in (*limits, 10**12) if limit) - training.max_completion_length
+    context = min(limit for limit in (*limits, 10**12) if limit)
+    room = max(context - training.max_completion_length, 0)
     hint = "word " * HintLimits().max_words
     lengths = outcome_of(lambda: _lengths(tokenizer, setup, hint))
     if isinstance(lengths, Exception):
         fix = "give the tokenizer a chat template that takes these prompts"
         return fail("context", f"the tokenizer of {name} refuses a prompt: {describe(lengths)}", fix)
     plain, hinted = lengths
-    found = f"{plain} tokens in the longest prompt, {hinted} with a long hint, room for {room:,}"
+    found = f"{plain} tokens in the longest prompt, {hinted} with a long hint, room for {room:,} of {context:,}"
     if plain > room:
         fix = "lower max_completion_length, raise vllm_max_model_length, or drop long prompts"
         return fail("context", found, fix)
