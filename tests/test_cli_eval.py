@@ -222,6 +222,8 @@ def test_what_does_not_fit_the_model_is_refused(model, tmp_path):
         TransformersEngine(Policy(str(model), adapter=str(tmp_path)), Sampling())
     with pytest.raises(ConfigError, match="the chat template cannot be rendered"):
         Prompts(Policy(str(model), chat_template="{% for %}")).ids([{"role": "user", "content": "w1"}])
+    with pytest.raises(ConfigError, match=r"the tokenizer of .*nowhere cannot be loaded"):
+        Prompts(Policy(str(tmp_path / "nowhere")))
     (tmp_path / "config.json").write_text('{"model_type": "nonsense"}')
     with pytest.raises(ConfigError, match="cannot be loaded"):
         TransformersEngine(Policy(str(tmp_path)), Sampling())

@@ -15,13 +15,13 @@ from trl_mentor.evaluation.settings import Policy
 class Prompts:
     """Renders questions with the policy's chat template; a base model, which has none, gets the plain text.
 
-    Raises `ConfigError` or `OSError` where the tokenizer cannot be loaded.
+    Raises `ConfigError` where the tokenizer cannot be loaded.
     """
 
     def __init__(self, policy: Policy) -> None:
         try:
             found = AutoTokenizer.from_pretrained(policy.model, revision=policy.revision)
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(f"the tokenizer of {policy.model} cannot be loaded: {error}") from error
         self.tokenizer: PreTrainedTokenizerBase = found
         if policy.chat_template is not None:
