@@ -89,6 +89,7 @@ def test_the_page_has_the_figures(tmp_path):
         "# some/model\n\n4 completions per problem at temperature 0.6 and top-p 0.95, at most 4,096"
     )
     row = next(line for line in page.splitlines() if line.startswith("| gsm8k"))
+    assert "| 45.0 [" in row
     assert [cell.strip().partition(" ")[0] for cell in row.split("|")[1:-1]] == [
         "gsm8k", "5", "45.0", "80.0", "60.0", "25.0", "5", "15"
     ]  # fmt: skip

@@ -103,9 +103,7 @@ def _differences(folder: Folder, base: Folder) -> list[str]:
 
 def _markdown(settings: Mapping[str, Any], results: Results) -> str:
     parts = [f"# {literal(settings['model'])}\n", _how_drawn(settings) + "\n"]
-    for found in results.tables:
-        rows = [[literal(cell) for cell in row] for row in found.rows]
-        parts.append(f"{found.title}:\n\n{table([literal(name) for name in found.columns], rows)}")
+    parts += [f"{found.title}:\n\n{table(found.columns, found.rows)}" for found in results.tables]
     parts += [f"* {literal(note)}\n" for note in results.notes]
     return "\n".join(parts)
 

@@ -12,7 +12,7 @@ from trl_mentor.evaluation.summary import Average, BenchmarkSummary, Summary
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns and rows of text; the first column is a name, the others are figures."""
+    """Columns and rows of text, none of it foreign; the first column is a name of ours, the others are figures."""
 
     title: str
     columns: tuple[str, ...]
