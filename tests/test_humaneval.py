@@ -99,3 +99,15 @@ def test_all_reference_solutions_of_humaneval_pass_and_no_empty_body_does():
     empty = judge_code([fenced(one["prompt"] + "    pass\n") for one in problems], tests)
     assert [one.score for one in empty] == [0.0] * 164
     assert all(one.feedback for one in empty)
+
+
+def test_a_body_alone_goes_on_where_the_prompt_ends():
+    problems = list(read_problems().values())[:10]
+    tests = [read_humaneval(problem).tests for problem in problems]
+    bodies = judge_code([fenced(one["canonical_solution"]) for one in problems], tests)
+    assert [one.feedback or one.error for one in bodies] == [None] * 10
+    judged = judge_code(
+        [fenced(body) for body in ("    pass\n", "    return )\n", "return 1\n", "x = 1\n")], tests[:1] * 4
+    )
+    assert [one.score for one in judged] == [0.0] * 4
+    assert "return )" in judged[1].feedback

@@ -276,6 +276,14 @@ def test_a_tier_that_the_machine_lacks_is_an_error_that_says_why(monkeypatch):
     tiers.problem_of.cache_clear()
 
 
+def test_the_environment_names_the_isolation_of_those_who_name_none(monkeypatch):
+    monkeypatch.setenv("TRL_MENTOR_ISOLATION", "filter")
+    assert Sandbox().isolation is FILTER
+    monkeypatch.setenv("TRL_MENTOR_ISOLATION", "docker")
+    with pytest.raises(ConfigError, match="TRL_MENTOR_ISOLATION is 'docker', expected one of bubblewrap, namespaces"):
+        Sandbox()
+
+
 def test_less_than_namespaces_is_said_once(monkeypatch, caplog):
     problems = dict.fromkeys((Isolation.BUBBLEWRAP, Isolation.NAMESPACES), "not here")
     monkeypatch.setattr(tiers, "problem_of", problems.get)

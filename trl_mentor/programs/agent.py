@@ -27,7 +27,7 @@ def main() -> None:
     builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]  # which `site` provides elsewhere
     sys.setrecursionlimit(_RECURSION)
     try:
-        code = compile(order["program"], PROGRAM, "exec", dont_inherit=True)
+        code = _compiled(order)
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         pipes.report(texts("refused", *failure_of(error, order["program"])))
         pipes.receive()  # which may be on its way: nobody shall write to a pipe that has no reader
@@ -40,6 +40,22 @@ def main() -> None:
     while True:
         given = pipes.receive()
         pipes.report(texts("case", *_Case(order, code, module).run(given, pipes)))
+
+
+def _compiled(order: dict[str, Any]) -> Any:
+    """The program's code; one that only goes on where the setup ends, in a function without a body, gets that before.
+
+    HumanEval's prompts end so, and base models continue them.
+    """
+    try:
+        return compile(order["program"], PROGRAM, "exec", dont_inherit=True)
+    except SyntaxError:
+        whole = order.get("setup", "") + order["program"]
+        with suppress(SyntaxError):
+            code = compile(whole, PROGRAM, "exec", dont_inherit=True)
+            order["program"] = whole
+            return code
+        raise
 
 
 def _no_handle(_: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -10,16 +11,25 @@ from trl_mentor.sandbox.launcher import Running
 from trl_mentor.sandbox.records import Isolation, Limits, Result
 from trl_mentor.sandbox.tiers import available, launcher, problem_of
 
+VARIABLE = "TRL_MENTOR_ISOLATION"
+"""Names the isolation of all programs whose caller insists on none."""
+
 
 class Sandbox:
     """Runs programs that nobody vouches for, each by itself, from any thread.
 
-    `isolation`: None takes the best that the machine provides, and warns once where that is less than namespaces. Any
-    other is a `ConfigError` where the machine does not provide it.
+    `isolation`: None takes that of the environment variable, or else the best that the machine provides, and warns
+    once where that is less than namespaces. Any other is a `ConfigError` where the machine does not provide it.
     """
 
     def __init__(self, isolation: Isolation | None = None) -> None:
-        self.isolation = available() if isolation is None else Isolation(isolation)
+        wanted = isolation or os.environ.get(VARIABLE)
+        try:
+            self.isolation = Isolation(wanted) if wanted else available()
+        except ValueError:
+            raise ConfigError(
+                f"{VARIABLE} is {wanted!r}, expected one of {', '.join(map(str, Isolation))}, or nothing"
+            ) from None
         if problem := problem_of(self.isolation):
             raise ConfigError(
                 f"got isolation={self.isolation.value!r}, which this machine does not provide: {problem};"
