@@ -95,6 +95,14 @@ def test_the_page_has_the_figures(tmp_path):
     ]  # fmt: skip
 
 
+def test_programs_do_not_vote_and_have_no_column_for_it(tmp_path):
+    written(folder(tmp_path, ANSWERS, "humaneval"))
+    heading = next(
+        line for line in (tmp_path / "results.md").read_text().splitlines() if "pass@1" in line and "|" in line
+    )
+    assert [cell.strip() for cell in heading.strip("| ").split("|")][2:5] == ["pass@1", "pass@4", "cut off"]
+
+
 def test_the_page_says_if_only_some_problems_were_asked(tmp_path):
     written(folder(tmp_path, ANSWERS, limit=5))
     assert "Only the first 5 problems of each benchmark." in (tmp_path / "results.md").read_text()

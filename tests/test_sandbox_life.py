@@ -18,10 +18,11 @@ from pathlib import Path
 
 import pytest
 from boxes import SYSTEM_PYTHON, command, folder, processes_with, starter, survivors, target
-from hostile import FILTER, LIMITS, PLENTY, PROGRAMS, QUICK, TIMED_OUT, TOO_MUCH, Hostile
+from hostile import FILTER, LIMITS, NAMESPACED, PLENTY, PROGRAMS, QUICK, TIMED_OUT, TOO_MUCH, Hostile
 
 from trl_mentor.errors import ConfigError
 from trl_mentor.sandbox import Ending, Isolation, Limits, Sandbox, available, seccomp, tiers
+from trl_mentor.sandbox.launcher import Launcher
 from trl_mentor.sandbox.talk import Talk
 
 __all__ = ["folder", "target"]
@@ -268,6 +269,27 @@ def test_a_program_that_is_not_there_is_said_to_be():
         running.stdout.read()
 
 
+@pytest.mark.parametrize("argv", [[], "python3 x.py", ["a\0b"]])
+def test_a_command_that_is_no_list_of_words_is_refused(argv):
+    start, _ = starter(Isolation.NAMESPACES)
+    with pytest.raises(ConfigError, match="expected a list of a program and its arguments"):
+        start.run(argv, {}, b"", Limits())
+
+
+@pytest.mark.parametrize("isolation", sorted(NAMESPACED))
+def test_libraries_of_environment_modules_are_there(isolation, monkeypatch, tmp_path):
+    starter(isolation)  # which skips where the machine lacks it
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "libx.so").write_bytes(b"")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    fresh = Launcher(isolation)
+    code = "import os; print(os.listdir(os.environ['LD_LIBRARY_PATH']))"
+    result = fresh.run(command(sys.executable, code), {}, b"", Limits())
+    fresh.close()
+    assert result.stdout == b"['libx.so']\n", result
+
+
 def test_a_tier_that_the_machine_lacks_is_an_error_that_says_why(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     tiers.problem_of.cache_clear()
@@ -282,6 +304,8 @@ def test_the_environment_names_the_isolation_of_those_who_name_none(monkeypatch)
     monkeypatch.setenv("TRL_MENTOR_ISOLATION", "docker")
     with pytest.raises(ConfigError, match="TRL_MENTOR_ISOLATION is 'docker', expected one of bubblewrap, namespaces"):
         Sandbox()
+    with pytest.raises(ConfigError, match="isolation is 'filtre', expected one of"):
+        Sandbox("filtre")
 
 
 def test_less_than_namespaces_is_said_once(monkeypatch, caplog):

@@ -21,16 +21,21 @@ class Table:
 
 def figures(summary: Summary, num_samples: int) -> Table:
     """pass@1, which is avg@k too, and of several completions pass@k and maj@k; of benchmarks and of their kinds."""
-    many = num_samples > 1
-    extra = (f"pass@{num_samples}", f"maj@{num_samples}") if many else ()
+    votes = any(found.maj_at for found in summary.benchmarks)
+    extra = (f"pass@{num_samples}", *([f"maj@{num_samples}"] if votes else [])) if num_samples > 1 else ()
     rows = []
     for found in summary.benchmarks:
-        rows.append((found.benchmark, f"{found.problems:,}", *_shares(found, num_samples), *_counts(found)))
+        rows.append((found.benchmark, f"{found.problems:,}", *_shares(found, num_samples, votes), *_counts(found)))
     for average in summary.averages:
         if len(average.benchmarks) > 1:
             blank = ("",) * 3
             rows.append(
-                (f"{average.kind}, by problems", f"{average.problems:,}", *_shares(average, num_samples), *blank)
+                (
+                    f"{average.kind}, by problems",
+                    f"{average.problems:,}",
+                    *_shares(average, num_samples, votes),
+                    *blank,
+                )
             )
             rows.append((f"{average.kind}, by benchmarks", "", _percent(average.macro), *("",) * len(extra), *blank))
     columns = ("benchmark", "problems", "pass@1", *extra, "cut off", "not judged", "tokens")
@@ -46,8 +51,8 @@ def gains(summary: Summary) -> Table | None:
     return Table("pass@1 in percent against the base run, with 95 % intervals", columns, cells) if cells else None
 
 
-def _shares(found: BenchmarkSummary | Average, num_samples: int) -> tuple[str, ...]:
-    asked: list[Mapping[int, Estimate | None]] = [found.pass_at, found.maj_at]
+def _shares(found: BenchmarkSummary | Average, num_samples: int, votes: bool) -> tuple[str, ...]:
+    asked: list[Mapping[int, Estimate | None]] = [found.pass_at, *([found.maj_at] if votes else [])]
     more = [_estimate(figures.get(num_samples)) for figures in asked] if num_samples > 1 else []
     return (_estimate(found.pass_at[1]), *more)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from trl_mentor.errors import ConfigError
@@ -11,6 +12,7 @@ from trl_mentor.sandbox.tiers import available, problem_of
 
 def main() -> int:
     """Print a line for each tier, best first, and which is used."""
+    argparse.ArgumentParser(prog="python -m trl_mentor.sandbox", description=__doc__).parse_args()
     for isolation in Isolation:
         problem = problem_of(isolation)
         print(f"{isolation.value:<11} {'works' if problem is None else problem}")

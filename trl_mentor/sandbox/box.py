@@ -27,8 +27,9 @@ class Sandbox:
         try:
             self.isolation = Isolation(wanted) if wanted else available()
         except ValueError:
+            named = VARIABLE if isolation is None else "isolation"
             raise ConfigError(
-                f"{VARIABLE} is {wanted!r}, expected one of {', '.join(map(str, Isolation))}, or nothing"
+                f"{named} is {wanted!r}, expected one of {', '.join(map(str, Isolation))}, or nothing"
             ) from None
         if problem := problem_of(self.isolation):
             raise ConfigError(

@@ -35,14 +35,20 @@ class Order:
             "HOME": f"{folder}/home",
             "TMPDIR": f"{folder}/tmp",
             "LC_ALL": "C.UTF-8",
+            **library_path(),
             **dict.fromkeys(_ONE_THREAD, "1"),
         }
 
 
+def library_path() -> dict[str, str]:
+    """The variable by which a Python of environment modules finds its libraries, where it is set."""
+    return {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if os.environ.get(name)}
+
+
 def write_order(file: BinaryIO, argv: Sequence[str], files: Mapping[str, bytes], limits: Limits) -> None:
-    """Raises `ConfigError` for a file that would lie outside the program's folder, or a program without a name."""
-    if not argv or any("\0" in argument for argument in argv):
-        raise ConfigError(f"got {list(argv)!r} to run, expected a program and its arguments, without NUL characters")
+    """Raises `ConfigError` for a file that would lie outside the program's folder, and for a command that is none."""
+    if isinstance(argv, str) or not argv or any("\0" in argument for argument in argv):
+        raise ConfigError(f"got {argv!r} to run, expected a list of a program and its arguments, without NULs")
     if len(files) > _MOST_FILES:
         raise ConfigError(f"got {len(files)} files for a sandbox, expected at most {_MOST_FILES}")
     for name in files:

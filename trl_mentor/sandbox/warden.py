@@ -13,6 +13,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
+from trl_mentor.sandbox.orders import library_path
 from trl_mentor.sandbox.records import Isolation
 
 _PATIENCE = 60.0
@@ -73,7 +74,7 @@ class Warden:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
-                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", **library_path()},
                 cwd="/",
                 start_new_session=True,
             )
@@ -125,7 +126,8 @@ def readable_paths() -> list[str]:
     """
     homes = [Path(home) for home in (os.path.expanduser("~"), "/root", "/home")]
     python = [Path(path) for path in (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)]
-    python = [path for path in python if not any(home.is_relative_to(path) for home in homes)]
+    python += [Path(folder) for value in library_path().values() for folder in value.split(":") if folder]
+    python = [path for path in python if path.is_absolute() and not any(home.is_relative_to(path) for home in homes)]
     paths = [*map(Path, _SYSTEM), *(Path("/etc", name) for name in _SETTINGS), *python]
     found: list[str] = []
     for path in paths:
