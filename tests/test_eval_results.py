@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+import sys
 from collections import Counter, defaultdict
 from dataclasses import asdict
 from itertools import combinations
@@ -116,6 +118,22 @@ def test_a_base_run_is_compared_on_the_problems_of_both(tmp_path):
     assert gain["difference"]["value"] == -0.125
     assert gain["relative"]["value"] == -0.25
     assert "| gsm8k | 2 | 50.0 | 37.5 |" in (tmp_path / "mine/results.md").read_text()
+
+
+def test_a_picture_shows_the_figures_and_the_page_shows_the_picture(tmp_path):
+    base = folder(tmp_path / "base", ANSWERS)
+    made = folder(tmp_path / "made", ANSWERS)
+    written(made, base=base)
+    width, height = struct.unpack(">II", (made.path / "results.png").read_bytes()[16:24])
+    assert (width, height) == (1050, 228)
+    assert "](results.png)" in (made.path / "results.md").read_text()
+
+
+def test_without_matplotlib_there_is_no_picture(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    written(folder(tmp_path, ANSWERS))
+    assert not (tmp_path / "results.png").exists()
+    assert "results.png" not in (tmp_path / "results.md").read_text()
 
 
 def test_a_base_run_with_other_settings_is_compared_with_a_note(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 
 from trl_mentor.errors import ConfigError
 from trl_mentor.evaluation.export import export_command, write_samples
+from trl_mentor.evaluation.picture import draw
 from trl_mentor.evaluation.records import Sample
 from trl_mentor.evaluation.store import Folder
 from trl_mentor.evaluation.summary import Summary, summarize
@@ -31,7 +32,7 @@ class Results:
 
 
 def write_results(folder: Folder, *, base: Folder | None = None) -> Results:
-    """Compute and write results.json, results.md, and the files of benchmarks that another harness judges.
+    """Compute and write results.json, results.md, results.png where matplotlib is, and files for other harnesses.
 
     Raises `ConfigError` for a base run on other problems of the same name.
     """
@@ -55,7 +56,10 @@ def write_results(folder: Folder, *, base: Folder | None = None) -> Results:
     where = None if base is None else str(base.path)
     record = {"model": made["settings"]["model"], "base": where, "notes": notes, **summary.to_json()}
     folder.write("results.json", json.dumps(record, indent=1))
-    folder.write("results.md", _markdown(made["settings"], results))
+    picture = draw(summary)
+    if picture is not None:
+        folder.write("results.png", picture)
+    folder.write("results.md", _markdown(made["settings"], results, drawn=picture is not None))
     return results
 
 
@@ -101,8 +105,9 @@ def _differences(folder: Folder, base: Folder) -> list[str]:
     ]
 
 
-def _markdown(settings: Mapping[str, Any], results: Results) -> str:
+def _markdown(settings: Mapping[str, Any], results: Results, *, drawn: bool) -> str:
     parts = [f"# {literal(settings['model'])}\n", _how_drawn(settings) + "\n"]
+    parts += ["![pass@1 of each benchmark with its interval](results.png)\n"] if drawn else []
     parts += [f"{found.title}:\n\n{table(found.columns, found.rows)}" for found in results.tables]
     parts += [f"* {literal(note)}\n" for note in results.notes]
     return "\n".join(parts)

@@ -126,12 +126,12 @@ class Folder:
         """Put these in the place of what there is, all at once."""
         self.write(f"samples/{benchmark}.jsonl", _lines(samples).decode("ascii"))
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name: str, content: str | bytes) -> None:
         """Write a file in one go, so that a reader sees the old one or the new one."""
         path = self.path / name
         beside = path.with_name(f".{path.name}.new")
-        with beside.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        with beside.open("wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
