@@ -388,7 +388,8 @@ def test_only_the_exchange_calls_collectives_once_the_data_is_loaded():
         for path in sorted(PACKAGE.rglob("*.py"))
         if (names := collectives(path.read_text(encoding="utf-8")))
     }
-    assert found.pop("cli/grpo.py") == ["training.main_process_first"]  # each machine's data, before there is a trainer
+    # The data of each machine, before there is a trainer.
+    assert found.pop("cli/grpo.py") == ["training.main_process_first"]
     assert list(found) == ["exchange.py"]
 
 
