@@ -229,7 +229,7 @@ def test_the_smoke_recipe_passes_and_what_was_measured_is_in_the_json(world, cap
     done = world.check(capsys, model_name_or_path=str(policy), max_completion_length=16)
     assert done.code == 0
     levels = {name: finding["level"] for name, finding in done.at.items()}
-    assert levels.pop("collapse") == levels.pop("leak rule") == "skipped"
+    assert {levels.pop(name) for name in ("collapse", "leak rule", "sandbox")} == {"skipped"}
     assert set(levels.values()) == {"ok"}, done.at
     assert done.at["replies"]["figures"]["calls"] == 3
     assert done.at["batches"]["figures"]["groups"] == 2

@@ -17,11 +17,12 @@ from trl_mentor.cli.check_batches import check_batches, check_budget, check_opti
 from trl_mentor.cli.check_data import check_columns, read_rows
 from trl_mentor.cli.check_endpoint import check_endpoint, check_key, check_model
 from trl_mentor.cli.check_estimate import check_estimate
-from trl_mentor.cli.check_findings import Finding, Level, Options, Setup, fail
+from trl_mentor.cli.check_findings import Finding, Level, Options, Setup, fail, skipped
 from trl_mentor.cli.check_hint import ask_for_hint, check_schema
 from trl_mentor.cli.check_leaks import check_algebra, check_leak_rule, without_failed_rule
 from trl_mentor.cli.check_policy import check_collapse
 from trl_mentor.cli.check_process import UserProcess, user_process
+from trl_mentor.cli.check_programs import check_programs
 from trl_mentor.cli.check_recipe import read_setup
 from trl_mentor.cli.check_rewards import check_rewards, load_rewards
 from trl_mentor.cli.check_table import show_findings
@@ -33,7 +34,7 @@ from trl_mentor.plain import plain_json
 DESCRIPTION = """\
 Find what would go wrong with a training before a GPU is rented. Takes the recipe and the arguments of
 `trl-mentor grpo`, loads no model and trains nothing: it reads the first rows, calls the reward functions on right and
-wrong answers, and asks the mentor's endpoint for one hint.
+wrong answers or programs, and asks the mentor's endpoint for one hint.
 """
 
 EPILOG = """\
@@ -128,7 +129,11 @@ def _check_contents(setup: Setup, process: UserProcess, findings: list[Finding],
     say("trying the reward functions")
     found, setup = load_rewards(setup, process)
     findings.append(found)
-    findings += [check(setup) for check in (check_columns, check_rewards, check_templates, check_algebra)]
+    programs = check_programs(setup)
+    findings += [check_columns(setup), programs]
+    unjudged = programs.level is Level.FAIL
+    findings.append(skipped("reward", "programs cannot be judged") if unjudged else check_rewards(setup))
+    findings += [check_templates(setup), check_algebra(setup)]
     rule = check_leak_rule(setup)
     findings += [rule, check_context(setup)]
     findings += _ask(without_failed_rule(setup, rule), say)

@@ -15,6 +15,7 @@ from typing import Any
 
 from transformers import TrainerState
 
+from trl_mentor import rewards
 from trl_mentor.channel import reports
 from trl_mentor.cli.grpo import load_reward
 from trl_mentor.errors import ConfigError
@@ -34,7 +35,7 @@ class UserCode:
         self._rewards: list[Any] = []
 
     def load_reward(self, path: str) -> dict[str, Any]:
-        """Load one more reward function: its name and the parameters that something must fill."""
+        """Load one more reward function: its name, the parameters that something must fill, whether it is ours."""
         reward = outcome_of(lambda: load_reward(path))
         if isinstance(reward, ConfigError):
             return {"unknown": str(reward)}
@@ -46,7 +47,7 @@ class UserCode:
         if isinstance(name, Exception):
             return {"error": f"the name of {path!r}, which TRL logs it under, cannot be read: {told(name)}"}
         self._rewards.append(reward)
-        return {"name": name, "required": _required(reward)}
+        return {"name": name, "required": _required(reward), "own": _is_own(reward, name)}
 
     def score(self, index: int, rows: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> dict[str, Any]:
         """What a loaded reward function says about one text for each row, as TRL would ask it."""
@@ -114,6 +115,10 @@ def _last_words(job: Callable[[], Any]) -> Any:
         return job()
     except BaseException as error:  # the edge of the process: nobody else could tell
         return {"ended": f"ended its process with {told(error)}"}
+
+
+def _is_own(reward: Any, name: str) -> bool:
+    return name in rewards.__all__ and getattr(rewards, name) is reward
 
 
 def _required(reward: Any) -> list[str]:

@@ -16,11 +16,6 @@ from trl_mentor.errors import ConfigError
 from trl_mentor.guards import answer_columns, refuse_images
 from trl_mentor.mentor_pool import describe, outcome_of
 
-GIVEN_TO_REWARDS = frozenset(
-    {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", "environments"}
-)
-"""What TRL hands to every reward function besides the columns of the data set."""
-
 
 def read_rows(setup: Setup) -> tuple[Finding, Setup]:
     """The first rows of the training split, streamed, so that a large data set is not downloaded.
@@ -65,9 +60,7 @@ def check_columns(setup: Setup) -> Finding:
         fix = "make every prompt a text, or a list of messages with role and content and at least one user turn"
         return fail("columns", wrong, fix)
     missing = [
-        f"{reward.name} asks for {', '.join(map(repr, names))}"
-        for reward in setup.rewards
-        if (names := _wanted(reward, columns))
+        f"{reward.name} asks for {', '.join(names)}" for reward in setup.rewards if (names := _wanted(reward, columns))
     ]
     if missing:
         fix = f"add the column to the data set, or rename one of {columns}"
@@ -118,5 +111,5 @@ def _wrong_prompts(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _wanted(reward: LoadedReward, columns: Sequence[str]) -> list[str]:
-    """Parameters of a reward function without a default that nothing fills."""
-    return [name for name in reward.required if name not in GIVEN_TO_REWARDS and name not in columns]
+    """Columns, as they are told to the user, that a reward function needs and nothing fills."""
+    return [" or ".join(map(repr, names)) for names in reward.needs if set(names).isdisjoint(columns)]

@@ -54,7 +54,7 @@ def load_rewards(setup: Setup, process: UserProcess) -> tuple[Finding, Setup]:
             return fail("rewards load", answer["unknown"], fix), setup
         if "error" in answer:
             return fail("rewards load", answer["error"], "correct that module"), setup
-        loaded.append(LoadedReward(process, len(loaded), answer["name"], answer["required"]))
+        loaded.append(LoadedReward(process, len(loaded), **answer))
     try:
         found = _loaded(loaded, model, setup)
     except ConfigError as error:
@@ -194,4 +194,6 @@ def _failure_fix(error: str, setup: Setup) -> str:
             "correct it; prompts are plain text here, so completions are too: a reward for conversations (TRL's own "
             "are) needs `prompt` as a list of messages"
         )
+    if "raised ConfigError" in error:
+        return "do what the message says"
     return "correct the function; TRL passes prompts, completions, completion_ids, every column, and **kwargs to it"

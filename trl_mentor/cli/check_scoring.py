@@ -8,6 +8,20 @@ from typing import Any
 
 from trl_mentor.cli.check_process import UserCodeError, UserProcess
 from trl_mentor.collapse import SuccessRule
+from trl_mentor.guards import ANSWER_COLUMNS, TESTS_COLUMN
+
+_GIVEN = frozenset(
+    {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", "environments"}
+)
+"""What TRL hands to every reward function besides the columns of the data set."""
+
+_OWN_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "math_reward": ANSWER_COLUMNS,
+    "choice_reward": ("answer",),
+    "code_reward": (TESTS_COLUMN,),
+    "code_fraction_reward": (TESTS_COLUMN,),
+}
+"""Columns of which a reward of this package needs one, whatever has a default in its signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,19 @@ class LoadedReward:
     """The name under which TRL logs it."""
     required: Sequence[str]
     """Its parameters without a default."""
+    own: bool
+    """Whether it is one of this package's."""
+
+    @property
+    def needs(self) -> list[tuple[str, ...]]:
+        """The columns that it asks for; of those in one tuple any will do."""
+        if self.own and self.name in _OWN_NEEDS:
+            return [_OWN_NEEDS[self.name]]
+        return [(name,) for name in self.required if name not in _GIVEN]
+
+    @property
+    def judges_programs(self) -> bool:
+        return (TESTS_COLUMN,) in self.needs
 
 
 def success_rule(rewards: Sequence[LoadedReward], training: Any) -> SuccessRule:
@@ -58,7 +85,7 @@ def score(
     rewards: Sequence[LoadedReward], rule: SuccessRule, rows: Sequence[Mapping[str, Any]], texts: Sequence[str]
 ) -> Scored:
     """Score one text for each row. Raises `RewardError`, and `UserCodeError` with the name of the function."""
-    answers = [_asked(reward, rows, texts) for reward in rewards]
+    answers = [ask(reward, rows, texts) for reward in rewards]
     values = list(zip(*(answer["values"] for answer in answers), strict=True))
     seconds, name = max((a["seconds"], reward.name) for reward, a in zip(rewards, answers, strict=True))
     reported = [_joined(of_row) for of_row in zip(*(answer["reported"] for answer in answers), strict=True)]
@@ -74,7 +101,8 @@ def _joined(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return joined
 
 
-def _asked(reward: LoadedReward, rows: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> dict[str, Any]:
+def ask(reward: LoadedReward, rows: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> dict[str, Any]:
+    """What `UserCode.score` answers for one function. Raises `RewardError` and `UserCodeError` with its name."""
     try:
         answer = reward.process.ask("score", reward.index, rows, texts)
     except UserCodeError as ended:

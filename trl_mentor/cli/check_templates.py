@@ -10,12 +10,15 @@ from transformers import AutoConfig, AutoTokenizer
 from trl_mentor.assembly import add_hint, question_text
 from trl_mentor.cli.check_findings import Finding, Setup, fail, ok, skipped, warn
 from trl_mentor.errors import ConfigError
-from trl_mentor.guards import context_length
+from trl_mentor.guards import TESTS_COLUMN, context_length
 from trl_mentor.leaks.hint_rules import HintLimits
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import Prompt, Role
 from trl_mentor.settings import StrategyKind
 from trl_mentor.templating import PromptTemplates, Slot
+
+_OF_ANSWERS = ("accuracy_reward", "math_reward", "reasoning_accuracy_reward")
+"""Rewards that compare mathematics."""
 
 
 def check_templates(setup: Setup) -> Finding:
@@ -38,7 +41,21 @@ def check_templates(setup: Setup) -> Finding:
     found = f"domain {training.mentor_domain!r}: four agents rendered on {len(hinted)} rows"
     if not hinted:
         return ok("templates", f"domain {training.mentor_domain!r} loads; no rows to render it on")
-    return ok("templates", f"{found}, longest prompt {max(prompts):,} characters", longest_prompt_chars=max(prompts))
+    found += f", longest prompt {max(prompts):,} characters"
+    if meant := _other_domain(setup):
+        fix = f"set mentor_domain to {meant}: the mentor's prompts and the leak rules follow from it"
+        return warn("templates", f"{found}; but what is judged is {meant}", fix)
+    return ok("templates", found, longest_prompt_chars=max(prompts))
+
+
+def _other_domain(setup: Setup) -> str | None:
+    """The domain that rows and rewards speak for, if it is not that of the recipe."""
+    domain, programs = setup.training.mentor_domain, TESTS_COLUMN in setup.columns
+    asked = any(reward.judges_programs for reward in setup.rewards)
+    if domain == "math" and programs and (asked or setup.answer_column is None):
+        return "code"
+    answers = any(reward.name in _OF_ANSWERS for reward in setup.rewards)
+    return "math" if domain == "code" and answers and not programs and setup.answer_column else None
 
 
 def check_context(setup: Setup) -> Finding:
