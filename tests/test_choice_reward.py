@@ -77,7 +77,7 @@ def test_the_letter_of_the_final_option_is_read(text, letter):
 
 @pytest.mark.parametrize("text", NONE)
 def test_words_and_several_letters_are_no_answer(text):
-    assert {(one.score, one.answer) for one in judge_choices([text] * 4, "ABCD")} == {(0.0, None)}
+    assert {(one.score, one.answer) for one in judge_choices([text] * 4, list("ABCD"))} == {(0.0, None)}
 
 
 def test_the_reward_takes_conversations_and_tells_what_it_read():
@@ -94,8 +94,24 @@ def test_references_may_be_written_as_options_are():
 
 
 def test_columns_of_different_lengths_are_refused():
-    with pytest.raises(ConfigError, match="2 completions and 1 letters"):
+    with pytest.raises(
+        ConfigError, match="judge_choices got 2 texts and 1 values of `letters`; expected one for each"
+    ):
         judge_choices(["A", "B"], ["A"])
+
+
+@pytest.mark.parametrize(
+    ("completions", "columns", "said"),
+    [
+        (["A"], {}, "got no `answer`"),
+        (["A"], {"answer": "A"}, "got str 'A' as `answer`; expected a list with one value for each completion"),
+        ("A", {"answer": ["A"]}, "got str 'A' as `completions`; expected a list"),
+        (["A"], {"answer": ["A", "B"]}, "got 1 completions and 2 values of `answer`"),
+    ],
+)
+def test_the_reward_refuses_what_is_no_list_with_a_letter_for_each_completion(completions, columns, said):
+    with pytest.raises(ConfigError, match=f"choice_reward {said}"):
+        choice_reward(completions, **columns)
 
 
 @pytest.mark.parametrize("start", ["", "The answer is ", "option", r"\boxed{option"])

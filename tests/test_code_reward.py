@@ -11,9 +11,11 @@ import pytest
 
 from trl_mentor.causes import Sign, find_cause
 from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, LIMITS, VERIFIER_ERROR
+from trl_mentor.errors import ConfigError
 from trl_mentor.guards import answer_columns
 from trl_mentor.leaks.gate import LeakGate
 from trl_mentor.leaks.rules import QUOTES_TEST
+from trl_mentor.programs.judging import judge_programs
 from trl_mentor.programs.store import TestStore
 from trl_mentor.programs.tests import Case, ProgramTests, Style
 from trl_mentor.records import Attempt, Cause, CollapsedGroup
@@ -52,6 +54,28 @@ def test_one_reward_asks_for_every_test_and_the_other_counts_them(reported):
 
 def test_rewards_need_no_log(reported):
     assert code_reward([TEXT], [TESTS]) == [0.0]
+
+
+@pytest.mark.parametrize("reward", [code_reward, code_fraction_reward])
+@pytest.mark.parametrize(
+    ("completions", "columns", "said"),
+    [
+        ([TEXT], {}, "got no `tests`"),
+        ([TEXT], {"tests": TESTS}, "got str .* as `tests`; expected a list with one value for each completion"),
+        (TEXT, {"tests": [TESTS]}, "got str .* as `completions`; expected a list"),
+        ([TEXT], {"tests": [TESTS] * 2}, "got 1 completions and 2 values of `tests`; expected one for each"),
+    ],
+)
+def test_what_is_no_list_with_tests_for_each_completion_is_refused(reward, completions, columns, said):
+    with pytest.raises(ConfigError, match=f"{reward.__name__} {said}"):
+        reward(completions, **columns)
+
+
+def test_programs_and_tests_are_judged_in_pairs():
+    with pytest.raises(ConfigError, match="judge_code got 1 texts and 2 values of `tests`"):
+        judge_code([TEXT], [TESTS] * 2)
+    with pytest.raises(ConfigError, match="got 1 programs and 2 tests"):
+        judge_programs([None], [TESTS] * 2)
 
 
 def test_the_mentor_hears_what_failed_within_its_limits(reported):

@@ -32,7 +32,7 @@ def judge_programs(
     an error of the verdict, whatever they are.
     """
     if len(programs) != len(tests):
-        raise ValueError(f"got {len(programs)} programs and {len(tests)} tests, expected one for each")
+        raise ConfigError(f"got {len(programs)} programs and {len(tests)} tests; expected one for each")
     read = _read(tests, store or TestStore())
     pairs = list(dict.fromkeys(zip(programs, map(str, tests), strict=True)))
     box = sandbox or Sandbox()

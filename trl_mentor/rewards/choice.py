@@ -9,7 +9,7 @@ from typing import Any
 from trl_mentor.assembly import completion_text
 from trl_mentor.errors import ConfigError
 from trl_mentor.records import Completion
-from trl_mentor.rewards.judgement import Judgement, told
+from trl_mentor.rewards.judgement import Judgement, check_rows, told
 from trl_mentor.rewards.reading import boxes, final_text, line_after
 
 _OPEN = r"(?:\\(?:text|textbf|mathrm|mathbf|boldsymbol)\s*\{|[(\[{*_`$\s\"']|\\[(\[])*"
@@ -37,18 +37,26 @@ _NO_ANSWER = "No single option was found as the final answer; give one letter in
 
 def choice_reward(
     completions: Sequence[Completion],
-    answer: Sequence[str],
+    answer: Sequence[str] | None = None,
     log_extra: Callable[[str, list[Any]], None] | None = None,
     **kwargs: Any,
 ) -> list[float | None]:
-    """1.0 for a completion whose final answer is the letter of the option in `answer`, else 0.0."""
+    """1.0 for a completion whose final answer is the letter of the option in `answer`, else 0.0.
+
+    Raises `ConfigError` without `answer`, and for what is not a list with one value for each completion.
+    """
+    if answer is None:
+        raise ConfigError(
+            "choice_reward got no `answer`: the data set needs this column with the letter of the right option; "
+            "rename the column that has it"
+        )
+    check_rows("choice_reward", completions=completions, answer=answer)
     return told(judge_choices([completion_text(completion) for completion in completions], answer), log_extra)
 
 
 def judge_choices(texts: Sequence[str], letters: Sequence[str]) -> list[Judgement]:
     """A judgement for every text against the letter of the right option, in order."""
-    if len(texts) != len(letters):
-        raise ConfigError(f"got {len(texts)} completions and {len(letters)} letters; expected one for each")
+    check_rows("judge_choices", texts=texts, letters=letters)
     return [_judged(text, letter) for text, letter in zip(texts, letters, strict=True)]
 
 

@@ -7,31 +7,39 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trl_mentor.assembly import completion_text
+from trl_mentor.errors import ConfigError
 from trl_mentor.programs.fences import program_of
 from trl_mentor.programs.judging import judge_programs
 from trl_mentor.programs.verdict import Verdict
-from trl_mentor.rewards.judgement import Judgement, told
+from trl_mentor.rewards.judgement import Judgement, check_rows, told
 
 
 def code_reward(
-    completions: Sequence[Any], tests: Sequence[str], log_extra: Callable[..., None] | None = None, **_: Any
+    completions: Sequence[Any],
+    tests: Sequence[str] | None = None,
+    log_extra: Callable[..., None] | None = None,
+    **_: Any,
 ) -> list[float | None]:
     """1.0 for each completion whose program passes every test, else 0.0; None where the tests cannot be read.
 
     `tests` is the data set's column (`trl_mentor.programs.tests`). A program ends at the first test that it fails.
+    Raises `ConfigError` without `tests`, and for what is not a list with one value for each completion.
     """
-    return _rewards(completions, tests, log_extra, fraction=False)
+    return _rewards("code_reward", completions, tests, log_extra, fraction=False)
 
 
 def code_fraction_reward(
-    completions: Sequence[Any], tests: Sequence[str], log_extra: Callable[..., None] | None = None, **_: Any
+    completions: Sequence[Any],
+    tests: Sequence[str] | None = None,
+    log_extra: Callable[..., None] | None = None,
+    **_: Any,
 ) -> list[float | None]:
     """The share of the tests that the program passes; None where they cannot be read. Every test is run.
 
     A group in which some test passes does not look collapsed by it: name `code_reward` in mentor_success_rewards, or
     set mentor_success_threshold.
     """
-    return _rewards(completions, tests, log_extra, fraction=True)
+    return _rewards("code_fraction_reward", completions, tests, log_extra, fraction=True)
 
 
 def judge_code(texts: Sequence[str], tests: Sequence[str], *, fraction: bool = False) -> list[Judgement]:
@@ -39,6 +47,7 @@ def judge_code(texts: Sequence[str], tests: Sequence[str], *, fraction: bool = F
 
     Its answer is a digest of the program, its feedback for the mentor alone.
     """
+    check_rows("judge_code", texts=texts, tests=tests)
     programs = [program_of(text) for text in texts]
     verdicts = judge_programs(programs, tests, stop=not fraction)
     return [
@@ -65,7 +74,18 @@ def _feedback(verdict: Verdict, *, fraction: bool) -> str:
 
 
 def _rewards(
-    completions: Sequence[Any], tests: Sequence[str], log_extra: Callable[..., None] | None, *, fraction: bool
+    caller: str,
+    completions: Sequence[Any],
+    tests: Sequence[str] | None,
+    log_extra: Callable[..., None] | None,
+    *,
+    fraction: bool,
 ) -> list[float | None]:
+    if tests is None:
+        raise ConfigError(
+            f"{caller} got no `tests`: the data set needs this column with the tests of each row as JSON, as "
+            "docs/rewards.md describes it; rename the column that has them"
+        )
+    check_rows(caller, completions=completions, tests=tests)
     judged = judge_code([completion_text(completion) for completion in completions], tests, fraction=fraction)
     return told(judged, log_extra)

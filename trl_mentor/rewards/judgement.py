@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
 from trl_mentor.causes import NOTHING_PARSED
 from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, VERIFIER_ERROR
+from trl_mentor.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,23 @@ class Judgement:
     def right(self) -> bool:
         """Whether it is wholly right: every test passes."""
         return self.score == 1.0
+
+
+def check_rows(caller: str, **columns: Any) -> None:
+    """Refuses columns that are not lists of one length, with a value for each row of the first.
+
+    A text would be taken for a list of its characters. Raises `ConfigError`.
+    """
+    first, rows = next(iter(columns.items()))
+    for name, column in columns.items():
+        if isinstance(column, str | bytes | Mapping) or not isinstance(column, Sized):
+            raise ConfigError(
+                f"{caller} got {type(column).__name__} {str(column)[:80]!r} as `{name}`; expected a list with one "
+                f"value for each completion, such as {name}=[...]"
+            )
+        if len(column) != len(rows):
+            said = f"{len(rows)} {first} and {len(column)} values of `{name}`"
+            raise ConfigError(f"{caller} got {said}; expected one for each")
 
 
 def told(judged: Sequence[Judgement], log_extra: Callable[[str, list[Any]], None] | None) -> list[float | None]:

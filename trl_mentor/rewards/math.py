@@ -18,7 +18,7 @@ from trl_mentor.assembly import completion_text
 from trl_mentor.errors import ConfigError
 from trl_mentor.quoting import clean_text
 from trl_mentor.records import Completion
-from trl_mentor.rewards.judgement import Judgement, told
+from trl_mentor.rewards.judgement import Judgement, check_rows, told
 from trl_mentor.rewards.math_pool import MathPool
 from trl_mentor.rewards.reading import final_text, normal_text
 from trl_mentor.workers import WorkerError
@@ -50,16 +50,16 @@ def math_reward(
     r"""1.0 for a completion whose final answer equals the reference, else 0.0; None where the reference is unreadable.
 
     The reference is the column `answer`, or `solution` where there is no such column: an expression, bare or in
-    `$...$` or `\boxed{}`, a worked solution, or a list of several answers. Raises `ConfigError` for neither.
+    `$...$` or `\boxed{}`, a worked solution, or a list of several answers. Raises `ConfigError` for neither, and for
+    what is not a list with one value for each completion.
     """
-    references = _references(answer, solution, len(completions))
+    references = _references(completions, answer, solution)
     return told(judge_math([completion_text(completion) for completion in completions], references), log_extra)
 
 
 def judge_math(texts: Sequence[str], references: Sequence[Any]) -> list[Judgement]:
     """A judgement for every text against its reference, in order. May be called from any thread."""
-    if len(texts) != len(references):
-        raise ConfigError(f"got {len(texts)} completions and {len(references)} references; expected one for each")
+    check_rows("judge_math", texts=texts, references=references)
     batch = _Batch()
     pairs = [(final_text(text)[-_LONGEST:], _hashable(ref)) for text, ref in zip(texts, references, strict=True)]
     todo = list(dict.fromkeys(pairs))
@@ -142,16 +142,18 @@ def _short(name: str) -> str:
     return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}... ({sha256(name.encode()).hexdigest()[:12]})"
 
 
-def _references(answer: Sequence[Any] | None, solution: Sequence[Any] | None, rows: int) -> Sequence[Any]:
+def _references(
+    completions: Sequence[Completion], answer: Sequence[Any] | None, solution: Sequence[Any] | None
+) -> Sequence[Any]:
     given = answer if answer is not None else solution
     if given is None:
         raise ConfigError(
             "math_reward got neither an `answer` nor a `solution`: the data set needs one of these columns with the "
             "reference answer; rename the column that has it"
         )
-    for name, column in (("answer", answer), ("solution", solution)):
-        if column is not None and len(column) != rows:
-            raise ConfigError(f"math_reward got {rows} completions and {len(column)} values of `{name}`")
+    columns = {"answer": answer, "solution": solution}
+    stated = {name: column for name, column in columns.items() if column is not None}
+    check_rows("math_reward", completions=completions, **stated)
     return given
 
 
