@@ -19,6 +19,7 @@ EQUAL: list[tuple[Reference, str]] = [
     ("1,234", "1234"),
     ("58,500", r"58{,}500"),
     ("2500", r"2\,500"),
+    ("2500", "2 500"),
     ("1234567", "1,234,567"),
     (r"11,\! 111,\! 111,\! 100", "11111111100"),
     ("007", "7"),
@@ -70,6 +71,9 @@ EQUAL: list[tuple[Reference, str]] = [
     (r"\sqrt{51}", r"\sqrt{51}"),
     (r"\sqrt[3]{8}", "2"),
     (r"\frac{\pi}{2}", r"\pi/2"),
+    (r"\frac{\pi}{2}", "pi/2"),
+    ("pi/2", r"\pi/2"),
+    (r"\ln 4", "2 ln 2"),
     (r"2\pi", r"\pi \cdot 2"),
     (r"\ln 4", r"2\ln 2"),
     (r"\log_2 8", "3"),
@@ -157,6 +161,11 @@ DIFFERENT: list[tuple[Reference, str]] = [
     ("3 1/2", "2"),
     ("2", "3 1/2"),
     ("502", r"2\,500"),
+    ("502", "2 500"),
+    ("15", "7 8"),
+    ("78", "7 8"),
+    ("7, 8", "7 8"),
+    ("6", "1 2 3"),
     ("5", r"5 million"),
     (r"2\sqrt{2}", r"2\sqrt{3}"),
     (r"\pi", "3.14"),
@@ -226,7 +235,38 @@ READING: list[tuple[Reference, str]] = [
     ("$\\frac{1}{2}$", "We halve it.\nThus we get $x = \\frac{1}{2}$."),
     ("42", r"We double it: \[ 21 \cdot 2 = 42 \]"),
     ("Yes", "The answer is yes."),
+    ("3", "It is 3."),
+    ("3", "It's 3"),
+    ("3", "so x is 3"),
+    ("3", "So, x = 3."),
+    ("3", "= 3."),
+    ("3", "It is 3 cm."),
+    ("3", "3 cm"),
+    ("5", "5 in"),
+    ("3", "#### It is 3"),
+    ("3", "The answer is 3 or so"),
+    (r"-\frac{2}{3}", "It is -2/3."),
+    ("2xy", "The answer is 2yx."),
+    ("xy", "We multiply them: $yx$"),
+    ("xy", "xy"),
+    ("5", "AM = 5"),
+    (r"\frac{\pi}{2}", "The answer is pi/2"),
+    (r"\arctan 2", "The answer is arctan(2)"),
 ]
+
+PROSE = ["i am", "I do", "it is", "is it so", "so be it", "It is so.", "ok", "on", "Go 3", "ok - 3", "a is 2 or 3"]
+PROSE += [
+    "It is not 3.",
+    "It isn't so, x is 3",
+    "Let x = 3",
+    "If x is 3",
+    "es ist 3",
+    "It is 3x",
+    "It is 3 pi",
+    "I am 3",
+]
+PROSE += ["The answer is it.", "answer: I am", "#### it is so", "It is 3 or 4.", "The answer is abc + 1"]
+"""Completions that answer nothing: their letters are words, whatever product of letters and numbers they look like."""
 
 SHOTGUN: list[tuple[Reference, str]] = [
     ("42", r"\boxed{42} was my first guess, but after a careful check of the sum it is \boxed{41}."),
@@ -252,6 +292,17 @@ SHOTGUN: list[tuple[Reference, str]] = [
     ("42", r"\boxed{\text{forty-two}}"),
     ("42", r"\boxed{\frac{42}{}"),
     ("2", r"\boxed{2k+1, k \in \mathbb{Z}}"),
+    ("15", "$7 8$"),
+    ("3", "The answer is not 3."),
+    ("3", "The answer is minus 3."),
+    ("3", "The answer is the square root of 3."),
+    ("3", "The answer is simply 3 pi."),
+    ("3", "The answer is 3x for all x that occur."),
+    ("2", "The answer is arctan 2"),
+    ("5", "The answer is 5 million."),
+    ("1", "The answer is gcd(2,3)"),
+    ("-3st", r"\boxed{It is 3.}"),
+    *(("3", text) for text in PROSE),
 ]
 
 UNREADABLE: list[Reference] = [
@@ -311,6 +362,8 @@ BARE: set[str] = {
 
 _MIXED = "TRL reads 3 1/2 as 2"
 _SPACED = r"TRL reads 2\,500 as 502"
+_NAMES = "TRL takes pi and ln for products of letters"
+_APART = "TRL adds numbers with a space between them"
 _PERIOD = "TRL does not read a repeating decimal"
 _SLOPPY = "the form is sloppy, but what it says is clear"
 _WORDS = "TRL takes letters for variables and compares their product"
@@ -320,6 +373,13 @@ _THOUGHT = "what is thought before </think> is no answer"
 DEPARTURES: dict[tuple[str, str], str] = {
     ("2500", r"\boxed{2\,500}"): _SPACED,
     ("502", r"\boxed{2\,500}"): _SPACED,
+    ("2500", r"\boxed{2 500}"): _APART,
+    ("502", r"\boxed{2 500}"): _APART,
+    ("15", r"\boxed{7 8}"): _APART,
+    ("6", r"\boxed{1 2 3}"): _APART,
+    (r"\frac{\pi}{2}", r"\boxed{pi/2}"): _NAMES,
+    ("pi/2", r"\boxed{\pi/2}"): _NAMES,
+    (r"\ln 4", r"\boxed{2 ln 2}"): _NAMES,
     (r"\frac{1}{2}", r"\boxed{\frac12}"): _SLOPPY,
     ("42", r"\boxed{42.}"): _SLOPPY,
     ("42 dollars", r"\boxed{42}"): _WORDS,

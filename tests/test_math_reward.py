@@ -3,6 +3,7 @@ r"""Mathematical answers are judged rightly, as TRL judges them, and no input co
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from math_pairs import BARE, DEPARTURES, DIFFERENT, EQUAL, KNOWN_WRONG, READING, SHOTGUN, UNREADABLE
+from math_pairs import BARE, DEPARTURES, DIFFERENT, EQUAL, KNOWN_WRONG, PROSE, READING, SHOTGUN, UNREADABLE
 from trl.rewards import accuracy_reward
 
 import trl_mentor.rewards
@@ -119,6 +120,18 @@ def test_equal_answers_have_one_name_so_that_votes_can_be_counted(written):
     assert None not in names
 
 
+def test_prose_is_no_answer_so_that_it_neither_votes_nor_hides_a_fault_of_form():
+    logged: dict[str, list[object]] = {}
+    math_reward(PROSE, answer=["3"] * len(PROSE), log_extra=logged.__setitem__)
+    assert dict(zip(PROSE, logged[ANSWER_PARSED], strict=True)) == dict.fromkeys(PROSE, "[unparseable]")
+    assert None not in logged[FEEDBACK]
+
+
+def test_a_number_in_a_short_sentence_has_the_name_of_the_number():
+    texts = ["It is 3.", "so x = 3", "= 3.", "\\boxed{3}", "The answer is 3 cm"]
+    assert {one.answer for one in judge_math(texts, ["3"] * len(texts))} == {"3"}
+
+
 def test_hostile_completions_are_wrong_and_spoil_nothing():
     texts = [text for hostile in HOSTILE.values() for text in (hostile, "\\boxed{42}")]
     judged = judge_math(texts, ["42"] * len(texts))
@@ -215,11 +228,26 @@ def test_a_short_answer_is_preferred_to_a_worked_solution_and_numbers_are_refere
 
 @pytest.mark.parametrize(
     ("columns", "said"),
-    [({}, "neither"), ({"answer": ["1", "2"]}, "2 values of `answer`"), ({"solution": []}, "0 values of `solution`")],
+    [
+        ({}, "neither"),
+        ({"answer": ["1", "2"]}, "1 completions and 2 values of `answer`; expected one for each"),
+        ({"answer": ["1"], "solution": []}, "0 values of `solution`"),
+        ({"answer": "3"}, "math_reward got str '3' as `answer`; expected a list with one value for each completion"),
+        ({"solution": 3}, "math_reward got int '3' as `solution`; expected a list"),
+    ],
 )
-def test_missing_and_unequal_columns_are_refused(columns, said):
+def test_missing_and_unequal_columns_and_what_is_no_list_are_refused(columns, said):
     with pytest.raises(ConfigError, match=said):
         math_reward(["\\boxed{1}"], **columns)
+
+
+@pytest.mark.parametrize(
+    ("judge", "column"),
+    [(math_reward, {"answer": ["3"]}), (judge_math, {"references": ["3"]}), (boxed_format_reward, {})],
+)
+def test_a_text_is_no_list_of_completions(judge, column):
+    with pytest.raises(ConfigError, match=f"{judge.__name__} got str '3' as `(completions|texts)`; expected a list"):
+        judge("3", **column)
 
 
 @pytest.mark.parametrize(
@@ -260,3 +288,10 @@ def test_rewards_are_found_by_name_and_bring_no_algebra_into_the_training():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
+def test_the_first_example_of_the_docs_prints_what_it_says(capsys):
+    text = Path(__file__).parent.parent.joinpath("docs", "rewards.md").read_text(encoding="utf-8")
+    example = re.findall(r"```python\n(.*?)\n```\n", text, re.DOTALL)[0]
+    exec(example, {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", example, re.MULTILINE)

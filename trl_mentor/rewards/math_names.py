@@ -10,7 +10,8 @@ from latex2sympy2_extended.logic import And
 from sympy.core.function import AppliedUndef
 from sympy.core.relational import Relational
 
-from trl_mentor.rewards.reading import cleaned, is_words, normal_text
+from trl_mentor.rewards.reading import cleaned, normal_text
+from trl_mentor.rewards.words import is_words
 
 _ALGEBRA = (
     ArithmeticError,

@@ -19,12 +19,13 @@ from trl_mentor.rewards.math_names import name_of
 from trl_mentor.rewards.reading import (
     cleaned,
     is_misread,
-    is_words,
+    is_numbers_apart,
     normal_text,
     plain_answer,
     stated_reference,
     without_prose,
 )
+from trl_mentor.rewards.words import has_words, is_two_letters, is_words
 from trl_mentor.workers import serve
 
 _CPU_SECONDS = 2.0
@@ -89,19 +90,22 @@ def read_completion(text: str) -> tuple[list[str], list[list[Any]]]:
             return [written], [_formula(cleaned(written))]
         if _is_read(found) and cleaned(written) == written:
             return [written], [found]
-        return [written], [found, _formula(cleaned(written))]
+        return [written], [found] if has_words(cleaned(written)) else [found, _formula(cleaned(written))]
     plain = plain_answer(text)
     if plain is None:
         return [], []
     formula = without_prose(cleaned(plain))
     if formula is None:
-        return [plain] * (is_words(plain) and len(plain.split()) <= 4), []
+        is_answer = is_words(plain) or is_two_letters(plain)
+        return [plain] * (is_answer and len(plain.split()) <= 4), []
     return [formula, plain], [_formula(cleaned(formula))]
 
 
 def _formula(formula: str) -> list[Any]:
     r"""One formula, and nothing that merely stands in it: the 2 of `2k + 1, k \in Z` is not its answer."""
     formula = re.sub(r"\\?\$", "", formula)
+    if is_numbers_apart(formula):
+        return []
     return _with_unit(parse(f"${formula}$", [LatexExtractionConfig()], parsing_timeout=None))
 
 

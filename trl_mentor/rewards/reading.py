@@ -8,24 +8,31 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
-_WRAPPED = re.compile(
-    r"\$\$([^$]+)\$\$|\$((?:\\\$|[^$\n])+)\$|\\\(((?:(?!\\[()]).)+)\\\)|\\\[((?:(?!\\[\[\]]).)+)\\\]", re.DOTALL
+from trl_mentor.rewards.words import (
+    NUMBER,
+    TEXT_COMMAND,
+    WRAPPED,
+    has_long_words,
+    has_words,
+    is_two_letters,
+    is_words,
+    number_in_words,
+    number_said,
+    with_commands,
 )
+
+_BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
 _PHRASE = re.compile(r"\banswer\b[^\n.:=$]{0,60}?(?:\b(?:is|are)\b|[:=])", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"(?<=[^\s.])\.\s|,?\s(?:because|since|as|which|where|so|for)\s")
-_TEXT_COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}")
 _SPACING = re.compile(r"\\[!,;: ]|\\(?:left|right|displaystyle)(?![A-Za-z])|[$~]|\s+")
 _MIXED = re.compile(r"([-+]?\d+)(?:\s|\\[ ,;!])+(\d+)\s*/\s*(\d+)")
-_NUMBER = re.compile(r"[-+]?\$?\d(?:[\d,]*\d)?(?:\.\d+)?(?:\s*/\s*\d+)?\s*%?")
-_SPACED = re.compile(r"[-+]?\d{1,3}(?:\\[,;! ]\d{3})+(?:\.\d+)?")
+_SPACED = re.compile(r"[-+]?\d{1,3}(?:(?:\\[,;! ]| )\d{3})+(?:\.\d+)?")
+_APART = re.compile(r"\d+(?:(?:\s|\\[ ,;!])+\d+)+")
 _REPEATING = re.compile(r"([-+]?)(\d{0,9})\.(\d{0,9})\\(?:overline|bar)\s*\{(\d{1,9})\}")
 _COUNTED = re.compile(
     r"([-+]?\\?\$?\d[\d,]*(?:\.\d+)?) +(?!(?:and|per|plus|minus|times|over|mod|hundred|dozen)|\w+illion|thousand|pct)"
     r"[A-Za-z]{3,}(?: [A-Za-z]{2,})*"
 )
-_PROSE = re.compile(r"(?<![\\A-Za-z])(?!(?:and|sin|cos|tan|cot|sec|csc|log|exp|sqrt|inf|infty)(?![a-z]))[A-Za-z]{3,}")
-_WORDS = re.compile(r"(?i:no)|(?=.*(?:[^\W\d_]{3}|[^\W\d_a-zA-Z]))[^\W_](?:[^\W_]|[\s,.'\"()/:;&-])*", re.DOTALL)
 _LONGEST = 200
 """Characters of an answer outside a box; what is longer is no answer but an explanation."""
 
@@ -56,7 +63,7 @@ def boxes(text: str) -> list[str | None]:
 def unwrapped(text: str) -> str | None:
     r"""The formula if the text is one formula in `$...$`, `$$...$$`, `\(...\)`, `\[...\]` or `\boxed{...}`."""
     text = text.strip()
-    match = _WRAPPED.fullmatch(text)
+    match = WRAPPED.fullmatch(text)
     if match is not None:
         return next(part for part in match.groups() if part is not None).strip()
     contents = boxes(text)
@@ -69,7 +76,8 @@ def plain_answer(text: str) -> str | None:
     """The answer of a completion without a box: after `####`, after "the answer is", or as its last formula.
 
     The last one of each kind counts, so that naming many answers is no better than naming the last. A completion that
-    is but a formula or a word is its own answer. None if there is none.
+    is but a formula, a word or a phrase such as "It is 3." is its own answer. A formula that stood in `$...$` comes
+    in `$...$`. None if there is none.
     """
     marked = text.rpartition("####")
     if marked[1]:
@@ -79,11 +87,14 @@ def plain_answer(text: str) -> str | None:
     if stated is not None:
         return _bounded(_CLAUSE_END.split(stated)[0])
     lines = text.strip().splitlines()
-    formulas = list(_WRAPPED.finditer(text[-2000:]))
+    formulas = list(WRAPPED.finditer(text[-2000:]))
     if formulas and not text[-2000:][formulas[-1].end() :].strip(" \n\t.*!"):
-        return _bounded(next(part for part in formulas[-1].groups() if part is not None))
-    short = len(lines) == 1 and (len(lines[0].split()) == 1 or not _PROSE.search(lines[0]))
-    return _bounded(lines[0]) if short else None
+        formula = _bounded(next(part for part in formulas[-1].groups() if part is not None))
+        return f"${formula}$" if formula else None
+    if len(lines) != 1 or len(lines[0]) > _LONGEST:
+        return None
+    is_short = len(lines[0].split()) == 1 or not has_words(lines[0])
+    return _bounded(lines[0]) if is_short else number_said(lines[0])
 
 
 def line_after(phrase: re.Pattern[str], text: str) -> str | None:
@@ -96,7 +107,7 @@ def line_after(phrase: re.Pattern[str], text: str) -> str | None:
 
 
 def _bounded(answer: str) -> str | None:
-    answer = answer.strip().strip("*`").rstrip(".!;, ")
+    answer = answer.strip().strip("*`").rstrip(".!;, ").lstrip("= ")
     return answer if answer and len(answer) <= _LONGEST and "\\boxed" not in answer else None
 
 
@@ -105,31 +116,39 @@ def without_prose(answer: str) -> str | None:
 
     An answer that names two numbers in words ("5 apples or 6 pears") names none.
     """
-    if not _PROSE.search(_TEXT_COMMAND.sub("", answer)):
-        return answer
-    numbers = _NUMBER.findall(answer)
-    return numbers[0].strip() if len(numbers) == 1 else None
+    core = unwrapped(answer)
+    if core is not None:
+        return number_in_words(core) if has_long_words(core) else core
+    if is_two_letters(answer):
+        return None
+    return number_in_words(answer) if has_words(answer) else answer
 
 
 def is_misread(formula: str) -> bool:
-    r"""Whether math-verify makes another number of this: it takes `3 1/2` for 2, and `2\,500` for 502."""
-    return _MIXED.fullmatch(formula.strip()) is not None or _SPACED.fullmatch(formula.strip()) is not None
+    r"""Whether math-verify makes another number of this: it takes `3 1/2` for 2, `2\,500` for 502, `7 8` for 15."""
+    return any(form.fullmatch(formula.strip()) for form in (_MIXED, _SPACED, _APART))
+
+
+def is_numbers_apart(formula: str) -> bool:
+    """Whether these are numbers with nothing but space between them, which says neither 78 nor "7 and 8"."""
+    return _APART.fullmatch(formula.strip()) is not None
 
 
 def cleaned(formula: str) -> str:
     r"""The formula as math-verify understands it.
 
-    Put right are `3 1/2`, `2\,500`, `0.\overline{3}`, `42 dollars`, `\text{5}`, `\varnothing`, `**5**` and `5.`.
+    Put right are `3 1/2`, `2\,500`, `0.\overline{3}`, `42 dollars`, `\text{5}`, `\varnothing`, `pi`, `**5**` and `5.`.
     """
     formula = formula.strip().rstrip(".;, ").strip().replace("\\varnothing", "\\emptyset")
+    formula = with_commands(formula)
     formula = formula[2:-2] if formula.startswith("**") and formula.endswith("**") else formula
-    inner = _TEXT_COMMAND.fullmatch(formula)
-    if inner is not None and _NUMBER.fullmatch(inner[1].strip()):
+    inner = TEXT_COMMAND.fullmatch(formula)
+    if inner is not None and NUMBER.fullmatch(inner[1].strip()):
         formula = inner[1].strip()
     if counted := _COUNTED.fullmatch(formula):
         formula = counted[1]
     if _SPACED.fullmatch(formula):
-        formula = re.sub(r"\\[,;! ]", "", formula)
+        formula = re.sub(r"\\?[,;! ]", "", formula)
     if mixed := _MIXED.fullmatch(formula):
         return f"{mixed[1]}\\frac{{{mixed[2]}}}{{{mixed[3]}}}"
     if repeating := _REPEATING.fullmatch(formula):
@@ -142,17 +161,12 @@ def cleaned(formula: str) -> str:
 def normal_text(answer: str) -> str:
     """The answer without what changes its looks alone; small letters where it is made of words."""
     for _ in range(2):
-        answer = _TEXT_COMMAND.sub(r"\1", answer)
+        answer = TEXT_COMMAND.sub(r"\1", answer)
     answer = " ".join(_SPACING.sub(" ", answer).split()).strip(" .,;:!*`'\"")
     if is_words(answer):
         answer = answer.casefold()
         answer = answer[1:-1].strip() if re.fullmatch(r"\([^()]*\)", answer) else answer
     return answer
-
-
-def is_words(answer: str) -> bool:
-    r"""Whether this is said in words, as `\text{even}`, "No" and "June 20" are, not in a formula."""
-    return _WORDS.fullmatch(_TEXT_COMMAND.sub(r"\1", answer)) is not None
 
 
 def stated_reference(reference: str | Sequence[str]) -> tuple[str, bool]:
