@@ -31,6 +31,7 @@ LAYERS = {
     "collapse": 1,
     "comparison": 1,
     "counters": 1,
+    "dosage": 1,
     "events": 1,
     "journal": 1,
     "journal_table": 1,

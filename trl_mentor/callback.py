@@ -92,6 +92,8 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
             queue.go_on()  # what its calls cost comes on top
         # A checkpoint of a run without this callback has no entry, and transformers needs one to save the next.
         state.stateful_callbacks.setdefault(type(self).__name__, self.state())
+        if state.is_world_process_zero and (warning := trainer.dosage().warning()):
+            logger.warning("trl-mentor: %s", warning)
         self._logged_at = time.monotonic()
 
     def on_step_begin(
@@ -243,13 +245,13 @@ def _skipped(window: Counters, routes: Mapping[Cause, Route]) -> dict[str, int]:
         name: getattr(window, f"cause_{cause}") for cause, name in _SKIPPED.items() if routes[cause] is Route.SKIP
     }
     others = {
-        "not asked": window.not_asked - sum(causes.values()),
+        "not asked": window.not_asked - window.held_back - sum(causes.values()),
         "failed by the mentor": window.failed,
         "dropped": window.dropped,
         "skipped": window.skipped,
     }
     left, parts = window.skipped, {}
-    for name, count in {**causes, **others}.items():
+    for name, count in {"held back": window.held_back, **causes, **others}.items():
         parts[name] = max(min(count, left), 0)
         left -= parts[name]
     return parts

@@ -48,6 +48,8 @@ class Counters:
     """Groups that got the fixed hint about the form of the answer."""
     not_asked: int = 0
     """Groups for which the mentor was not asked, and which got no hint."""
+    held_back: int = 0
+    """Those of them that were left because of `mentor_start_step` or `mentor_decay`, whatever their cause."""
     reward_errors: int = 0
     """Exceptions in reward functions that counted as not scored, over all processes."""
     seconds: float = 0.0

@@ -25,6 +25,7 @@ from trl_mentor.collapse import group_states
 from trl_mentor.config import mentor_arguments
 from trl_mentor.contract import Generated, check_contract
 from trl_mentor.counters import Counters, count_states
+from trl_mentor.dosage import Dosage
 from trl_mentor.engine_limit import engine_limit
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
@@ -57,7 +58,7 @@ from trl_mentor.strategies.mentor import MentorStrategy, mentor_of
 from trl_mentor.transfer import question_key, returned, transfer
 from trl_mentor.uplift import run_metrics
 from trl_mentor.vllm_cpu import use_cpu_engine
-from trl_mentor.wiring import make_schedule, make_strategy, open_books, read_rewards, run_info
+from trl_mentor.wiring import make_dosage, make_schedule, make_strategy, open_books, read_rewards, run_info
 
 logger = logging.getLogger(__name__)
 
@@ -276,6 +277,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             asks_mentor=mentor_of(self.strategy) is not None,
             trial=self.books.trial,
             generic=getattr(self.strategy, "generic", None),
+            dosage=self.dosage(),
         )
         members = self._exchange.gather(self._members(rows, concerned))
         in_order = sorted(members, key=lambda member: member.number)
@@ -429,6 +431,10 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             self._format_columns,
             topic_columns(self._settings, columns),
         )
+
+    def dosage(self) -> Dosage:
+        """Which collapsed groups are mentored in the training that goes on."""
+        return make_dosage(self, self._settings)
 
     def run_info(self) -> RunInfo:
         """What a reader of the journal needs to know of this run."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from trl_mentor.collapse import SuccessRule, find_collapsed, find_unscorable, reroll_outcome
 from trl_mentor.counters import Counters, count_causes, count_guidances, count_outcomes
+from trl_mentor.dosage import Dosage
 from trl_mentor.exchange import Exchange
 from trl_mentor.fitting import Objection, fitted
 from trl_mentor.group_reader import GroupReader, Member, example_of
@@ -75,6 +76,7 @@ class Means:
     trial: Trial = Trial()
     generic: Callable[[CollapsedGroup], Lesson] | None = None
     """The lesson of the trial's second control, which runs on the main process only."""
+    dosage: Dosage = field(default_factory=Dosage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ def intervene(members: Sequence[Member], concerned: Concerned, means: Means, *, 
 
     started = time.monotonic()
     places, counters = means.exchange.from_main(plan)
-    waited = time.monotonic() - started if selected and means.asks_mentor else 0.0
+    waited = time.monotonic() - started if len(selected) > counters.held_back and means.asks_mentor else 0.0
     rerolled, work = _reroll(places, originals, means)
     rule, name, reward_names = means.reader.rule, means.strategy.name, means.reward_names
     records = [
@@ -192,15 +194,30 @@ def _plan(gathered: Sequence[Sequence[Member]], concerned: Concerned, means: Mea
     groups = list(map(means.reader.read, concerned.gathered, gathered))
     every = [Assignment(group, example_of(rows), step) for group, rows in zip(groups, gathered, strict=True)]
     assignments, failed = concerned.of(concerned.selected, every), concerned.of(concerned.failed, groups)
-    planned = Planned([], [])
-    if assignments:
-        planned = means.schedule.plan(
-            assignments, lambda prepared: fitted(prepared, means.strategy, means.policy.objection)
-        )
-        planned = _with_arms(planned, means)
+    planned = _planned(assignments, means)
     planned.unused.extend(map(left_alone, concerned.of(concerned.recorded, every)))
     counters = planned.counters + _count_work(planned) + count_causes(group.cause for group in failed)
     return _Plan(planned, failed, _places(planned, assignments), counters)
+
+
+def _planned(assignments: Sequence[Assignment], means: Means) -> Planned:
+    """What the schedule and the lot of the trial say of the selected groups, without those that are held back."""
+    objections = list(map(means.dosage.objection, assignments))
+    pairs = list(zip(assignments, objections, strict=True))
+    held_back = [left_alone(item, reason) for item, reason in pairs if reason is not None]
+    planned = Planned([], [])
+    if len(held_back) < len(assignments):
+        planned = means.schedule.plan(
+            [item for item, reason in pairs if reason is None],
+            lambda prepared: fitted(prepared, means.strategy, means.policy.objection),
+        )
+        planned = _with_arms(planned, means)
+    places = iter(planned.places)
+    return Planned(
+        places=[next(places) if reason is None else None for reason in objections],
+        unused=[*planned.unused, *held_back],
+        counters=planned.counters + Counters(held_back=len(held_back)),
+    )
 
 
 def _with_arms(planned: Planned, means: Means) -> Planned:

@@ -20,10 +20,10 @@ from trl_mentor.records import (
 from trl_mentor.schedules import Planned
 
 
-def left_alone(assignment: Assignment) -> Prepared:
-    """The end of a group that no strategy is asked about."""
-    group = assignment.group
-    guidance = Guidance(None, HintOrigin.NOT_ASKED, reason=f"{group.cause}: {group.cause_detail}")
+def left_alone(assignment: Assignment, reason: str | None = None) -> Prepared:
+    """The end of a group that no strategy is asked about, for this reason or for its cause."""
+    cause = f"{assignment.group.cause}: {assignment.group.cause_detail}"
+    guidance = Guidance(None, HintOrigin.NOT_ASKED, reason=cause if reason is None else reason)
     return Prepared(assignment, Lesson(prompt=None, guidance=guidance))
 
 

@@ -6,7 +6,16 @@ from trl_mentor.bill import Bill
 from trl_mentor.counters import Counters
 from trl_mentor.records import Cause, Role
 
-_OUTCOMES = ("collapsed", "all_correct", "unscorable", "rescued", "hint_saturated", "still_collapsed", "skipped")
+_OUTCOMES = (
+    "collapsed",
+    "all_correct",
+    "unscorable",
+    "rescued",
+    "hint_saturated",
+    "still_collapsed",
+    "skipped",
+    "held_back",
+)
 _ORIGINS = ("accepted", "fallback", "format", "not_asked", "failed")
 _COUNTS = (
     "handed_over",

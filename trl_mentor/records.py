@@ -81,7 +81,7 @@ class HintOrigin(StrEnum):
     ACCEPTED = "accepted"  # a draft was judged HIGH
     FALLBACK = "fallback"  # no draft was accepted: the fixed safe hint
     FORMAT = "format"  # the fixed hint about the form of the answer; the mentor was not asked
-    NOT_ASKED = "not_asked"  # no hint: the cause is not one for a hint, a budget is spent, or mentoring is paused
+    NOT_ASKED = "not_asked"  # no hint: not one for this cause, a budget is spent, mentoring is paused or held back
     FAILED = "failed"  # no hint: the mentor could not be asked or was too slow, or the policy cannot take the hint
     DROPPED = "dropped"  # no hint: the group left the full queue of the `ahead` schedule before its turn
 

@@ -11,6 +11,7 @@ from typing import Any
 from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, check_hint_template
 from trl_mentor.budget_limits import read_limits, read_prices, refuse_batch_limits
 from trl_mentor.causes import check_routes
+from trl_mentor.dosage import Decay, check_start
 from trl_mentor.errors import ConfigError
 
 _COUNTS = (
@@ -79,6 +80,20 @@ class MentorArguments:
     mentor_queue_size: int = field(
         default=64,
         metadata={"help": "With `ahead`: most groups that wait for a hint or a place; beyond, the oldest without go."},
+    )
+    mentor_start_step: float = field(
+        default=0.0,
+        metadata={
+            "help": "No group is mentored before so many optimizer steps; below 1, a share of the run's steps, such "
+            "as Scaf-GRPO's 0.15. See docs/dosage.md."
+        },
+    )
+    mentor_decay: str = field(
+        default="none",
+        metadata={
+            "help": "`none` (from mentor_start_step on every collapsed group is mentored) or `linear` (by lot, a "
+            "share that falls from 1 there to 0 at the end of the run)."
+        },
     )
     mentor_backend: str = field(
         default="openai",
@@ -281,6 +296,8 @@ class MentorArguments:
         self._check_choice("mentor_strategy", StrategyKind)
         self._check_choice("mentor_schedule", ScheduleKind)
         self._check_choice("mentor_backend", BackendKind)
+        self._check_choice("mentor_decay", Decay)
+        check_start(self.mentor_start_step)
         self._check_choice("mentor_reward_errors", RewardErrors)
         for name in _COUNTS:
             self._check_positive(name, int)

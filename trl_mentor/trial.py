@@ -35,7 +35,7 @@ class Trial:
         if not self.control + self.generic:
             return None
         group = assignment.group
-        number = _unit_interval(self.seed, assignment.collapsed_at, group.index, prompt_key(group.prompt))
+        number = unit_interval(self.seed, assignment.collapsed_at, group.index, prompt_key(group.prompt))
         if number < self.control:
             return Arm.CONTROL
         return Arm.GENERIC if number < self.control + self.generic else Arm.HINT
@@ -47,7 +47,7 @@ def prompt_key(prompt: Prompt) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
 
 
-def _unit_interval(*parts: object) -> float:
+def unit_interval(*parts: object) -> float:
     """A number of [0, 1) that looks drawn at random and depends on the parts alone."""
     digest = hashlib.sha256("\n".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56

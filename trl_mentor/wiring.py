@@ -11,6 +11,7 @@ from trl_mentor.books import Books
 from trl_mentor.causes import format_columns
 from trl_mentor.collapse import SuccessRule
 from trl_mentor.config import check_deadline
+from trl_mentor.dosage import Decay, Dosage
 from trl_mentor.factory import build_schedule, build_strategy
 from trl_mentor.guards import warn_if_queue_is_small, warn_if_success_is_a_sum
 from trl_mentor.journal import JOURNAL_PATH, Journal
@@ -71,6 +72,12 @@ def open_books(trainer: MentorGRPOTrainer, settings: MentorArguments) -> Books:
         prober=Prober(every=settings.mentor_probe_steps, prompts=settings.mentor_probe_prompts, seed=seed),
         table_rows=settings.mentor_table_rows,
     )
+
+
+def make_dosage(trainer: MentorGRPOTrainer, settings: MentorArguments) -> Dosage:
+    """Which collapsed groups are mentored in the training that goes on, whose steps TRL knows since it began."""
+    decay, total = Decay(settings.mentor_decay), trainer.state.max_steps
+    return Dosage(trainer.args.seed, settings.mentor_start_step, decay, total)
 
 
 def run_info(trainer: MentorGRPOTrainer, settings: MentorArguments) -> RunInfo:
