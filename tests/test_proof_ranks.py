@@ -1,4 +1,4 @@
-"""The control arm, transfer, probes and hint reliance on two processes, which train one case after the other."""
+"""The control arm, transfer, probes, hint reliance and the dosage on two processes, one case after the other."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from by_hand import assert_close, expected, reliances
 from letters import probes, returned
 
 from trl_mentor import read_journal
+from trl_mentor.dosage import Decay, Dosage
 from trl_mentor.plain import from_plain
-from trl_mentor.records import Arm, RerollOutcome
+from trl_mentor.records import Arm, Assignment, RerollOutcome
 from trl_mentor.tallies import Tallies, Tally
 
 RESCUED, SATURATED, COLLAPSED, SKIPPED = RerollOutcome
@@ -53,6 +54,14 @@ CASES: dict[str, dict[str, Any]] = {
         "mentor_hint_reliance": True,
         **STRADDLING,
     },
+    "dosage": {
+        "rolls": {"first": dict.fromkeys("012345", "c")},
+        "rows": 6,
+        "max_steps": 6,
+        "mentor_start_step": 1,
+        "mentor_decay": "linear",
+        **STRADDLING,
+    },
     "reliance": {
         "rolls": {"first": {"0": "c", "1": "c", "2": "c"}},
         "rows": 6,
@@ -82,6 +91,22 @@ def test_two_processes_draw_what_one_draws(seen, folder, tmp_path):
     assert drawn[0] == drawn[1]
     assert len(drawn[0]) == 2 * STEPS
     assert {arm for _, _, arm in drawn[0]} == {Arm.HINT, Arm.CONTROL}
+
+
+def test_ranks_that_share_groups_hold_the_same_ones_back_by_their_place_among_all(seen, folder):
+    ranks, journal, dosage = seen["dosage"], read_journal(folder / "dosage" / "run"), Dosage(7, 1, Decay.LINEAR, 6)
+    outcomes = {(item.step, item.group.index): item.outcome for item in journal}
+    assert outcomes.keys() == {(step, index) for step in range(6) for index in range(3)}
+    for item in journal:
+        mentored = dosage.objection(Assignment(item.group, {}, item.step)) is None
+        assert item.outcome is (RESCUED if mentored else SKIPPED)
+    held = sum(outcome is SKIPPED for outcome in outcomes.values())
+    assert 3 < held < 15  # more than those before the start
+    assert [rank["totals"]["held_back"] for rank in ranks] == [held] * 2
+    assert ranks[0]["memory"] == ranks[1]["memory"] != []
+    for (step, index), outcome in outcomes.items():
+        rows = [row for rank in ranks for row in rank["advantages"][step]][4 * index : 4 * index + 4]
+        assert all(rows) if outcome is RESCUED else not any(rows)
 
 
 @pytest.mark.parametrize("case", ["two", "padded"])
