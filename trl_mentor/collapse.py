@@ -63,6 +63,11 @@ class SuccessRule:
         """Whether a success reward exceeds the threshold; NaN does not."""
         return exceeds(value, self.threshold)
 
+    def succeeded(self, rewards: Sequence[float]) -> bool | None:
+        """Whether one completion succeeded; None if it is unscorable. `rewards` holds one value per function."""
+        value = self.value(rewards)
+        return None if math.isnan(value) else self.succeeds(value)
+
 
 def exceeds(value: float, threshold: float) -> bool:
     """Whether a success reward is above the threshold by more than its rounding.

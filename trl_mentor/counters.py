@@ -73,6 +73,14 @@ class Counters:
     reroll_completions: int = 0
     reroll_successes: int = 0
     """Completions that succeeded on the re-roll."""
+    off_context_rows: int = 0
+    """Rows that were trained under another prompt than they were sampled under."""
+    echoes: int = 0
+    """Those of them out of which a quoted hint was cut."""
+    echo_tokens: int = 0
+    """Tokens that were cut."""
+    conflicts: int = 0
+    """Re-rolled successes that are, token by token, an original failure of their group."""
     reroll_seconds: float = 0.0
     """Wall-clock seconds of generating and scoring re-rolls."""
     reliance_sum: float = 0.0

@@ -53,7 +53,15 @@ MENTOR_SETTINGS = (
 )
 """The settings that only `build_mentor` reads."""
 
-STRATEGY_SETTINGS = (*MENTOR_SETTINGS, "mentor_strategy", "mentor_hint_template", "mentor_routes")
+STRATEGY_SETTINGS = (
+    *MENTOR_SETTINGS,
+    "mentor_strategy",
+    "mentor_hint_template",
+    "mentor_routes",
+    "mentor_preset",
+    "mentor_rescue",
+    "mentor_score_on",
+)
 """The settings that only `build_strategy` reads."""
 
 
@@ -71,14 +79,19 @@ def build_strategy(
     """
     match StrategyKind(settings.mentor_strategy):
         case StrategyKind.RESAMPLE:
-            return ResampleStrategy()
+            return ResampleStrategy(settings.construction())
         case StrategyKind.NONE:
             return NoneStrategy()
         case StrategyKind.MENTOR:
             if mentor is None:
                 mentor = build_mentor(settings, is_main=is_main, device=device, cache_dir=cache_dir)
             routes = json_object("mentor_routes", settings.mentor_routes)
-            return MentorStrategy(mentor, hint_template=settings.mentor_hint_template, routes=routes)
+            return MentorStrategy(
+                mentor,
+                hint_template=settings.mentor_hint_template,
+                routes=routes,
+                construction=settings.construction(),
+            )
 
 
 def build_schedule(settings: MentorArguments, strategy: Strategy) -> Schedule:

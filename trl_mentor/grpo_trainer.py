@@ -16,6 +16,7 @@ import torch
 from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
+from trl_mentor.assembly import question_text
 from trl_mentor.bill import Bill
 from trl_mentor.callback import MentorCallback, ends_window
 from trl_mentor.causes import WITHOUT_A_MENTOR
@@ -26,6 +27,7 @@ from trl_mentor.config import mentor_arguments
 from trl_mentor.contract import Generated, check_contract
 from trl_mentor.counters import Counters, count_states
 from trl_mentor.dosage import Dosage
+from trl_mentor.echo import without_echo
 from trl_mentor.engine_limit import engine_limit
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
@@ -262,7 +264,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         assert self._reader is not None
         start = self._exchange.rank * len(prompts)
         logs = {**aligned(self._pending_extra_logs, len(prompts)), **reported}
-        rows = rows_of(first, rewards[start : start + len(prompts)], logs, hints=[None] * len(prompts))
+        rows = rows_of(
+            first, rewards[start : start + len(prompts)], logs, hints=[None] * len(prompts), rule=self.success_rule
+        )
         means = Means(
             strategy=self.strategy,
             schedule=self.schedule,
@@ -273,6 +277,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                 regenerate=self._regenerate,
                 objection=self._objection,
                 with_reliance=self._with_reliance if self._settings.mentor_hint_reliance else None,
+                without_echo=self._without_echo if self._settings.strips_echo() else None,
             ),
             asks_mentor=mentor_of(self.strategy) is not None,
             trial=self.books.trial,
@@ -346,6 +351,12 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         finally:
             self.model.train()
 
+    def _without_echo(self, row: Row, prompt: Prompt) -> Row:
+        """The row without the tokens in which it quotes its hint."""
+        decode = partial(self._tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        special = self._tokenizer.all_special_ids
+        return without_echo(row, question=question_text(prompt), decode=decode, special=special)
+
     def _members(self, rows: Sequence[Row], concerned: Concerned) -> list[Member]:
         """This rank's rows of the groups whose rows the ranks exchange."""
         size, rank = self.num_generations, self._exchange.rank
@@ -380,7 +391,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._metrics["train"].update(kept)
         start = self._exchange.rank * len(requests)
         hints = [request.hint for request in requests]
-        return rows_of(second, rewards[start : start + len(requests)], logs, hints=hints)
+        return rows_of(second, rewards[start : start + len(requests)], logs, hints=hints, rule=self.success_rule)
 
     def _first_roll_metrics(self) -> dict[str, list[float]]:
         return {name: values for name, values in self._metrics["train"].items() if name.startswith("completions/")}

@@ -18,6 +18,7 @@ from trl_mentor.exchange import Exchange
 from trl_mentor.fitting import Objection, fitted
 from trl_mentor.group_reader import GroupReader, Member, example_of
 from trl_mentor.interventions import interventions, left_alone
+from trl_mentor.merging import merged
 from trl_mentor.records import (
     Arm,
     Assignment,
@@ -59,6 +60,8 @@ class Policy:
     """What speaks against a lesson for this prompt, or None. Runs on the main process only."""
     with_reliance: Callable[[Sequence[Request], list[Row]], list[Row]] | None = None
     """Measure what the rows that came of the requests owe to their hints, as `regenerate` is called; None to not."""
+    without_echo: Callable[[Row, Prompt], Row] | None = None
+    """Cut what a row under this plain prompt quotes of its hint; None to leave it. Equal on every rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,10 @@ def intervene(members: Sequence[Member], concerned: Concerned, means: Means, *, 
     places, counters = means.exchange.from_main(plan)
     waited = time.monotonic() - started if len(selected) > counters.held_back and means.asks_mentor else 0.0
     rerolled, work = _reroll(places, originals, means)
+    trained = [
+        _merged(place, originals[place.position], rows, means) for place, rows in zip(places, rerolled, strict=True)
+    ]
+    work += sum((more for _, more in trained), Counters())
     rule, name, reward_names = means.reader.rule, means.strategy.name, means.reward_names
     records = [
         item
@@ -179,10 +186,7 @@ def intervene(members: Sequence[Member], concerned: Concerned, means: Means, *, 
     return Outcome(
         interventions=records,
         details={group.cause: group.cause_detail for made in plans for group in made.failed},
-        rows={
-            selected[place.position]: _merged(place, originals[place.position], rows, means.strategy)
-            for place, rows in zip(places, rerolled, strict=True)
-        },
+        rows={selected[place.position]: rows for place, (rows, _) in zip(places, trained, strict=True)},
         examples={selected[place.position]: place.example for place in places if place.example is not None},
         ended=_ended(concerned, gathered, places, rerolled, rule, step=step),
         counters=counters + work + Counters(mentor_seconds=waited, recovery=recovery(records, topics=False)),
@@ -343,6 +347,10 @@ def _ended(
     return ended
 
 
-def _merged(place: Place, original: Sequence[Member], rows: list[Row], strategy: Strategy) -> list[Row]:
+def _merged(place: Place, original: Sequence[Member], rows: list[Row], means: Means) -> tuple[list[Row], Counters]:
     """The rows that are trained; those of another question cannot be mixed with those of the lesson's."""
-    return rows if place.example is not None else strategy.merge([member.row for member in original], rows)
+    if place.example is not None:
+        return rows, Counters()
+    cut, prompt = means.policy.without_echo, example_of(original)["prompt"]
+    strip = None if cut is None else lambda row: cut(row, prompt)
+    return merged([member.row for member in original], rows, means.strategy.merge, strip)

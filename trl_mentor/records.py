@@ -278,18 +278,24 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One completion on its way into the loss, with the prompt it was sampled under."""
+    """One completion on its way into the loss, with the prompt that it is scored under."""
 
     prompt_ids: list[int]
     completion_ids: list[int]
     completion: Completion
     logprobs: list[float] | None
-    """Sampling log-probabilities, shape (len(completion_ids),); None when the generator does not report them."""
+    """Sampling log-probabilities, shape (len(completion_ids),), NaN where they are not known under this prompt; None
+    when the generator does not report them."""
     rewards: tuple[float, ...]
     """One value per reward function, NaN where it returned None."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Columns that reward functions logged for this row through `log_extra`."""
     hint: str | None = None
+    """The hint that it was sampled under."""
+    success: bool | None = None
+    """Whether its success reward is above the threshold; None if it could not be scored."""
+    off_context: bool = False
+    """True when `prompt_ids` are not those that it was sampled under."""
     reliance: float | None = None
     """Log-probability of the completion under the plain question minus that under `hint`, in nats per token; None
     where it was not measured."""
@@ -372,6 +378,8 @@ class RunInfo:
     generic_fraction: float = 0.0
     success_threshold: float = 0.0
     """A success reward above it is a success."""
+    rescue: str = ""
+    """Which rows of a re-rolled group are trained, and under which prompt; empty where a strategy does not say."""
     priced: bool = False
     """Whether prices were given, so that `cost` means something."""
     version: str = ""

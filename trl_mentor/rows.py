@@ -8,12 +8,18 @@ from typing import Any
 
 import torch
 
+from trl_mentor.collapse import SuccessRule
 from trl_mentor.contract import Generated
 from trl_mentor.records import Row
 
 
 def rows_of(
-    generated: Generated, rewards: torch.Tensor, logs: Mapping[str, Sequence[Any]], *, hints: Sequence[str | None]
+    generated: Generated,
+    rewards: torch.Tensor,
+    logs: Mapping[str, Sequence[Any]],
+    *,
+    hints: Sequence[str | None],
+    rule: SuccessRule,
 ) -> list[Row]:
     """The rows of one rank. `rewards` has shape (rows, reward functions); `logs` are columns of as many values."""
     return [
@@ -25,6 +31,7 @@ def rows_of(
             rewards=tuple(values),
             extra={column: column_values[i] for column, column_values in logs.items()},
             hint=hints[i],
+            success=rule.succeeded(values),
         )
         for i, values in enumerate(rewards.tolist())
     ]

@@ -13,6 +13,7 @@ from trl_mentor.budget_limits import read_limits, read_prices, refuse_batch_limi
 from trl_mentor.causes import check_routes
 from trl_mentor.dosage import Decay, check_start
 from trl_mentor.errors import ConfigError
+from trl_mentor.rescue import PAPER, Construction, Preset, Rescue, ScoreOn
 
 _COUNTS = (
     "mentor_max_retry",
@@ -75,6 +76,35 @@ class MentorArguments:
             "help": "When hints are written: `inline` (the step waits for the hints of its own groups, as in the "
             "paper) or `ahead` (in the background; a lesson that is ready takes the place of a group that collapses "
             "later, and nothing waits)."
+        },
+    )
+    mentor_preset: str = field(
+        default="paper",
+        metadata={
+            "help": "How a re-rolled group becomes training rows: `paper` (mentor_rescue replace, mentor_score_on "
+            "hinted) or `robust` (single, original, mentor_strip_echo). See docs/rescue.md."
+        },
+    )
+    mentor_rescue: str | None = field(
+        default=None,
+        metadata={
+            "help": "Which rows are trained: `replace` (the re-rolled group), `single` (one success in place of one "
+            "failure), `union_success` (failures and successes in the shares of their union) or `adaptive` (the "
+            "re-rolled group, but that union on the question if all succeed). Default: as mentor_preset says."
+        },
+    )
+    mentor_score_on: str | None = field(
+        default=None,
+        metadata={
+            "help": "Prompt under which the loss scores re-rolled rows: `hinted`, which they were sampled under, or "
+            "`original`, the question alone. Default: as mentor_preset says."
+        },
+    )
+    mentor_strip_echo: bool | None = field(
+        default=None,
+        metadata={
+            "help": "Cut a hint that a completion quotes out of rows that are scored on the question alone. Default: "
+            "as mentor_preset says."
         },
     )
     mentor_queue_size: int = field(
@@ -299,6 +329,7 @@ class MentorArguments:
         self._check_choice("mentor_decay", Decay)
         check_start(self.mentor_start_step)
         self._check_choice("mentor_reward_errors", RewardErrors)
+        self._check_rescue()
         for name in _COUNTS:
             self._check_positive(name, int)
         for name in ("mentor_call_timeout", "mentor_deadline", "mentor_pause_seconds"):
@@ -324,6 +355,30 @@ class MentorArguments:
         allowed = [kind.value for kind in kinds]
         if value not in allowed:
             raise ConfigError(f"{name} must be one of {allowed}, got {value!r}; an object goes to the trainer itself")
+
+    def construction(self) -> Construction:
+        """Which rows of a re-rolled group are trained, under which prompt."""
+        return Construction.named(self.mentor_preset, self.mentor_rescue, self.mentor_score_on)
+
+    def strips_echo(self) -> bool:
+        """Whether quoted hints are cut out of rows that are scored on the question alone."""
+        chosen = self.mentor_strip_echo
+        return self.mentor_preset == Preset.ROBUST if chosen is None else chosen
+
+    def _check_rescue(self) -> None:
+        self._check_choice("mentor_preset", Preset)
+        for name, kinds in (("mentor_rescue", Rescue), ("mentor_score_on", ScoreOn)):
+            if getattr(self, name) is not None:
+                self._check_choice(name, kinds)
+        if not isinstance(self.mentor_strip_echo, bool | None):
+            raise ConfigError(f"mentor_strip_echo must be true or false, got {self.mentor_strip_echo!r}")
+        construction = self.construction()
+        if self.mentor_schedule == ScheduleKind.AHEAD and construction != PAPER:
+            raise ConfigError(
+                "mentor_schedule='ahead' re-rolls a lesson in the place of another question, whose failures are no "
+                f"group with it, so that it trains the re-rolled rows as they are; got {construction}: use "
+                "mentor_preset='paper' with `ahead`, or mentor_schedule='inline'"
+            )
 
     def _check_budget(self) -> None:
         budget: Any = self.mentor_budget

@@ -95,6 +95,7 @@ def run_info(trainer: MentorGRPOTrainer, settings: MentorArguments) -> RunInfo:
         control_fraction=trial.control,
         generic_fraction=trial.generic,
         success_threshold=trainer.success_rule.threshold,
+        rescue=str(getattr(trainer.strategy, "construction", "")),
         priced=trainer.books.priced,
         version=metadata.version("trl-mentor"),
     )

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trl_mentor import rescue
 from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_template, shorter_hint
 from trl_mentor.causes import check_routes
 from trl_mentor.collapse import find_collapsed
 from trl_mentor.errors import ConfigError
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import CollapsedGroup, GroupState, Guidance, HintOrigin, Lesson, Route, Row
+from trl_mentor.rescue import PAPER, Construction
 from trl_mentor.strategies.base import Strategy
 
 
 class MentorStrategy:
-    """q' = h* + q for each collapsed (q, a); the new group replaces the old one (sections 3.2 and 3.3).
+    """q' = h* + q for each collapsed (q, a); the new group replaces the old one (sections 3.2 and 3.3),
+    or whatever `construction` says instead.
 
     The cause of the collapse decides whether the mentor is asked: `routes` overrides `causes.DEFAULT_ROUTES`. A group
     whose cause is skipped, or for which the mentor failed, is left as it was.
@@ -30,11 +31,13 @@ class MentorStrategy:
         *,
         hint_template: str = DEFAULT_HINT_TEMPLATE,
         routes: Mapping[str, str] | None = None,
+        construction: Construction = PAPER,
     ) -> None:
         check_hint_template(hint_template)
         self.mentor = mentor
         self.hint_template = hint_template
         self.routes = check_routes(routes)
+        self.construction = construction
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
         return find_collapsed(states)
@@ -71,7 +74,7 @@ class MentorStrategy:
         return self._lesson(group, replace(lesson.guidance, hint=shorter, shortened=True))
 
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
-        return rescue.replace(original, rerolled)
+        return self.construction.rows(original, rerolled)
 
     def _lesson(self, group: CollapsedGroup, guidance: Guidance) -> Lesson:
         if guidance.hint is None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trl_mentor import rescue
 from trl_mentor.collapse import find_collapsed
 from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Row
+from trl_mentor.rescue import PAPER, Construction
 
 
 class ResampleStrategy:
     """Re-roll every collapsed group once on its own prompt: MENTOR's extra sampling without its hint."""
 
     name = "resample"
+
+    def __init__(self, construction: Construction = PAPER) -> None:
+        """`construction` says which rows are trained."""
+        self.construction = construction
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
         return find_collapsed(states)
@@ -24,4 +28,4 @@ class ResampleStrategy:
         return None
 
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
-        return rescue.replace(original, rerolled)
+        return self.construction.rows(original, rerolled)
