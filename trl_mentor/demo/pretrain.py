@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from trl_mentor.demo.corpus import write_document
 from trl_mentor.demo.tokenizer import UNKNOWN, build_tokenizer, vocabulary
-from trl_mentor.demo.world import Problem, sample_problems
+from trl_mentor.demo.world import sample_problems
 
 PROBLEMS_PER_FAMILY = 300
 BATCH_SIZE = 64
@@ -42,16 +43,36 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> LlamaForCau
 def pretrain(
     *, seed: int, steps: int, problems_per_family: int = PROBLEMS_PER_FAMILY
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """Train a student on generated documents; the loss is on the answers."""
+    """Train a student on generated documents."""
     rng = random.Random(seed)
     problems = list(sample_problems(rng, problems_per_family, held_out=False).values())
     tokenizer = build_tokenizer()
-    model = build_model(tokenizer, seed=seed)
+    words = garble_words(vocabulary())
+
+    def write() -> tuple[str, str]:
+        return write_document(rng, rng.choice(problems), words)
+
+    return fit(build_model(tokenizer, seed=seed), tokenizer, write, steps=steps), tokenizer
+
+
+def garble_words(tokens: list[str]) -> list[str]:
+    """What garbled hints are made of: the words of a vocabulary, and the unknown one more often than any other."""
+    return [UNKNOWN, UNKNOWN, *tokens[3:]]
+
+
+def fit(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    write: Callable[[], tuple[str, str]],
+    *,
+    steps: int,
+) -> LlamaForCausalLM:
+    """Train a model on documents (prompt, answer) as they are written; the loss is on the answers."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_factor(step, steps))
     progress = tqdm(range(steps), desc="pretraining")
     for step in progress:
-        batch = _batch(rng, problems, tokenizer)
+        batch = _batch(write, tokenizer)
         loss = model(**batch).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -60,7 +81,7 @@ def pretrain(
         optimizer.zero_grad()
         if step % 50 == 0:
             progress.set_postfix(loss=f"{loss.item():.3f}")
-    return model.eval(), tokenizer
+    return model.eval()
 
 
 def _learning_rate_factor(step: int, steps: int) -> float:
@@ -69,10 +90,9 @@ def _learning_rate_factor(step: int, steps: int) -> float:
     return 0.02 + 0.49 * (1 + math.cos(math.pi * step / steps))
 
 
-def _batch(rng: random.Random, problems: list[Problem], tokenizer: PreTrainedTokenizerFast) -> dict[str, torch.Tensor]:
+def _batch(write: Callable[[], tuple[str, str]], tokenizer: PreTrainedTokenizerFast) -> dict[str, torch.Tensor]:
     """Left-padded documents with shape (BATCH_SIZE, length); labels are -100 on padding and prompt."""
-    words = [UNKNOWN, UNKNOWN, *vocabulary()[3:]]
-    documents = [write_document(rng, rng.choice(problems), words) for _ in range(BATCH_SIZE)]
+    documents = [write() for _ in range(BATCH_SIZE)]
     prompts = tokenizer([prompt for prompt, _ in documents]).input_ids
     answers = tokenizer([answer for _, answer in documents]).input_ids
     rows = [(prompt, [*answer, tokenizer.eos_token_id]) for prompt, answer in zip(prompts, answers, strict=True)]

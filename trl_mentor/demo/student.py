@@ -30,6 +30,7 @@ def sample_answers(
     *,
     seed: int,
     batch_size: int = 256,
+    max_tokens: int = MAX_ANSWER_TOKENS,
 ) -> list[str]:
     """One answer per prompt at temperature 1; the state of torch's generator is left as it was."""
     training = model.training
@@ -42,7 +43,7 @@ def sample_answers(
             tokens = model.generate(
                 input_ids=batch.input_ids,
                 attention_mask=batch.attention_mask,
-                max_new_tokens=MAX_ANSWER_TOKENS,
+                max_new_tokens=max_tokens,
                 do_sample=True,
                 temperature=1.0,
                 top_k=0,
