@@ -1,0 +1,190 @@
+"""Strategies for collapsed groups at an equal number of generated tokens, on tiny synthetic worlds.
+
+    python benchmarks/compare_strategies.py --output outputs/strategies
+    python benchmarks/compare_strategies.py --output outputs/strategies --only 'code.mentor*' 'code.none'
+    python benchmarks/compare_strategies.py --output /tmp/quick --quick
+
+Every run goes through the shipped `MentorGRPOTrainer` and ends when the policy has generated its number of tokens,
+second rolls included; what the mentor read and wrote is booked apart. A run is one JSON file in `--output`: one that
+is there is not repeated, so that an interrupted comparison goes on where it stopped. Students are pretrained once for
+each recipe and seed and kept in `--students`. Held-out problems are evaluated without hints.
+
+    strategy_worlds.py       the worlds: domain, habits of the student, what it must be like at the start
+    strategy_arithmetic.py   the arithmetic world
+    strategy_students.py     pretraining, the store of checkpoints, what a student is like before training
+    strategy_tutors.py       the tutor: right, generic, shuffled, misleading, leaking
+    strategy_run.py          the methods, and one run
+    strategy_tables.py       table and figure
+
+The misconceptions of the students are planted: figures from here show mechanisms and say nothing about LLMs. All
+methods of one comparison have the same learning rate, which was not chosen for each of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+import transformers
+from strategy_run import FULL, METHODS, PROBLEM_SEED, QUICK, Size, Spec, read_result, run_once
+from strategy_students import make_student, measure_start
+from strategy_tables import figure, grid, markdown, rows
+from strategy_worlds import WORLDS
+from tqdm import tqdm
+
+LEARNING_RATE = 5e-4
+SEEDS, STUDENTS = 5, 3
+README = Path(__file__).parent / "README.md"
+PICTURE = README.parent / "results" / "strategies.png"
+MARKS = ("<!-- strategies: begin -->", "<!-- strategies: end -->")
+
+
+def specs(size: Size, *, students: int, seeds: int, learning_rate: float, only: Sequence[str]) -> list[Spec]:
+    """The runs of a comparison, world by world; `only` are patterns of `<world>.<method>`."""
+    return [
+        Spec(world, method, student, seed, learning_rate, size)
+        for world in WORLDS
+        for method in METHODS
+        if not only or any(fnmatchcase(f"{world}.{method}", pattern) for pattern in only)
+        for student in range(students)
+        for seed in range(seeds)
+    ]
+
+
+def missing(wanted: Sequence[Spec], output: Path) -> list[Spec]:
+    """The runs without a whole result."""
+    return [spec for spec in wanted if read_result(output, spec) is None]
+
+
+def start_figures(world: str, student: int, size: Size, students: Path) -> dict[str, Any]:
+    """What one student is like before training, and what of its world's claims it does not show."""
+    place = make_student(students, WORLDS[world], seed=student, steps=size.pretraining_steps)
+    start = measure_start(WORLDS[world], place, per_family=size.held_out_per_family, seed=PROBLEM_SEED)
+    return {"world": world, "pretraining_seed": student, **asdict(start), "breaches": start.breaches(WORLDS[world])}
+
+
+def quieten() -> None:
+    """One thread a process, and no output of the libraries."""
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    for name in ("trl", "accelerate", "trl_mentor"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.simplefilter("ignore", FutureWarning)
+
+
+@contextmanager
+def workers(processes: int) -> Iterator[Executor | None]:
+    """A pool of processes, or None where one process is enough and this one will do."""
+    if processes == 1:
+        yield None
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=quieten) as pool:
+        yield pool
+
+
+def do(pool: Executor | None, jobs: Sequence[Callable[[], Any]], title: str) -> list[Any]:
+    """The results of all jobs, in their order; the first error is raised when the other jobs are done."""
+    if pool is None:
+        return [job() for job in tqdm(jobs, desc=title)]
+    futures = [pool.submit(job) for job in jobs]
+    for _ in tqdm(as_completed(futures), total=len(futures), desc=title):
+        pass
+    return [future.result() for future in futures]
+
+
+def publish(table: str, picture: bytes, starts: Sequence[dict[str, Any]]) -> None:
+    """Put the table of a full comparison between the marks of `README`, and its figure beside the results."""
+    text = README.read_text(encoding="utf-8") if README.exists() else "# Benchmarks\n\n" + "\n".join(MARKS) + "\n"
+    before, _, rest = text.partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    said = (
+        "Synthetic worlds with planted misconceptions: mechanisms, not evidence about LLMs. "
+        "`python benchmarks/compare_strategies.py`; accuracy on held-out problems without hints.\n\n"
+        f"![accuracy over generated tokens](results/{PICTURE.name})\n\n{table}\n{start_table(starts)}"
+    )
+    PICTURE.write_bytes(picture)
+    README.write_text(f"{before}{MARKS[0]}\n{said}{MARKS[1]}{after}", encoding="utf-8")
+
+
+def start_table(starts: Sequence[dict[str, Any]]) -> str:
+    """What the students are like before training."""
+    lines = [
+        "| world | student | right without a hint (one concept) | right without (all) | right under the right hint "
+        "| hint quoted | groups collapsed |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {s['world']} | {s['pretraining_seed']} | {s['unhinted']:.1e} | {s['plain']:.3f} | {s['hinted']:.3f} "
+        f"| {s['quoted']:.2f} | {s['collapsed']:.3f} |"
+        for s in starts
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def compare(given: argparse.Namespace) -> int:
+    """Run what is missing, then print the tables; a full comparison is also published."""
+    size = QUICK if given.quick else replace(FULL, tokens=given.tokens, pretraining_steps=given.pretraining_steps)
+    seeds, students = (1, 1) if given.quick else (given.seeds, given.pretraining_seeds)
+    only = given.only or (["code.*"] if given.quick else [])
+    rate: float = given.learning_rate
+    wanted = specs(size, students=students, seeds=seeds, learning_rate=rate, only=only)
+    if not wanted:
+        print(f"no run matches {only}; worlds: {', '.join(WORLDS)}; methods: {', '.join(METHODS)}", file=sys.stderr)
+        return 2
+    store = given.students or given.output / "students"
+    pairs = list(dict.fromkeys((spec.world, spec.pretraining_seed) for spec in wanted))
+    todo = missing(wanted, given.output)
+    print(f"{len(wanted) - len(todo)} of {len(wanted)} runs are there", flush=True)
+    with workers(given.processes) as pool:
+        starts = do(pool, [partial(start_figures, *pair, size, store) for pair in pairs], "students")
+        do(pool, [partial(run_once, spec, given.output, store) for spec in todo], "runs")
+    results = [result for spec in wanted if (result := read_result(given.output, spec)) is not None]
+    found = rows(results)
+    table, picture = markdown(found), figure(found, grid(results))
+    print(start_table(starts), table, sep="\n")
+    for breach in (breach for start in starts for breach in start["breaches"]):
+        print(f"not what the world claims: {breach}")
+    (given.output / "table.md").write_text(f"{start_table(starts)}\n{table}", encoding="utf-8")
+    (given.output / "figure.png").write_bytes(picture)
+    (given.output / "starts.json").write_text(json.dumps(starts, indent=1) + "\n", encoding="utf-8")
+    if not only and size == FULL and seeds >= SEEDS and students >= STUDENTS:
+        publish(table, picture, starts)
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, required=True, help="folder of the results")
+    parser.add_argument("--students", type=Path, default=None, help="folder of the checkpoints (default: in --output)")
+    parser.add_argument("--only", nargs="+", default=None, metavar="WORLD.METHOD", help="patterns of what to run")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--pretraining-seeds", type=int, default=STUDENTS)
+    parser.add_argument("--tokens", type=int, default=FULL.tokens)
+    parser.add_argument("--pretraining-steps", type=int, default=FULL.pretraining_steps)
+    parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--quick", action="store_true", help="one tiny run of each method: a test, no comparison")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    return compare(parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    quieten()
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""One run of the comparison of strategies: the shipped trainer on a student of a world, up to a number of tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from datasets import Dataset
+from strategy_students import Student, accuracy, make_student, recipe_digest
+from strategy_tutors import QualityTutor, Tutoring
+from strategy_worlds import WORLDS, Exercise, World
+from transformers import PrinterCallback, TrainerControl, TrainerState, TrainingArguments
+
+from trl_mentor.backends.scripted import ScriptedBackend
+from trl_mentor.bill import Bill
+from trl_mentor.callback import MentorCallback
+from trl_mentor.config import MentorGRPOConfig
+from trl_mentor.demo.student import load_student
+from trl_mentor.demo.training import NUM_GENERATIONS, PROMPTS_PER_BATCH, BudgetWatch
+from trl_mentor.grpo_trainer import MentorGRPOTrainer
+from trl_mentor.mentor import Mentor
+from trl_mentor.plain import plain_json
+from trl_mentor.records import Completion
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A strategy of the trainer with its settings, and the tutor behind the mentor."""
+
+    name: str
+    settings: Mapping[str, Any]
+    """Of `MentorGRPOConfig`: the strategy, and whatever else makes this method what it is."""
+    tutoring: Tutoring = Tutoring.RIGHT
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("none", {"mentor_strategy": "none"}),
+        Method("resample", {"mentor_strategy": "resample"}),
+        Method("mentor", {"mentor_strategy": "mentor"}),
+        *(
+            Method(f"mentor-{tutoring}", {"mentor_strategy": "mentor"}, tutoring)
+            for tutoring in Tutoring
+            if tutoring is not Tutoring.RIGHT
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is spent on one run, and on its student."""
+
+    tokens: int
+    """Completion tokens of the policy, those of second rolls included; the mentor's are booked apart."""
+    evaluations: int
+    """During training, evenly over the tokens; one more comes before it."""
+    train_per_family: int
+    held_out_per_family: int
+    samples: int
+    """Answers to each held-out problem."""
+    pretraining_steps: int
+
+
+FULL = Size(120_000, 12, train_per_family=120, held_out_per_family=25, samples=4, pretraining_steps=2500)
+QUICK = Size(2_000, 1, train_per_family=4, held_out_per_family=2, samples=1, pretraining_steps=5)
+
+PROBLEM_SEED = 0
+"""Of the problems, the same for all runs, so that runs differ in training alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a run is; two runs with the same one are the same run."""
+
+    world: str
+    method: str
+    pretraining_seed: int
+    seed: int
+    learning_rate: float
+    size: Size
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that decides what comes of the run, as plain JSON."""
+        method = METHODS[self.method]
+        recipe = recipe_digest(WORLDS[self.world], self.size.pretraining_steps)
+        return {**asdict(self), "settings": dict(method.settings), "tutoring": method.tutoring.value, "recipe": recipe}
+
+    @property
+    def name(self) -> str:
+        """Of the file of its result, without the ending."""
+        digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:10]
+        rate = f"{self.learning_rate:g}"
+        return f"{self.world}.{self.method}.student{self.pretraining_seed}.seed{self.seed}.lr{rate}.{digest}"
+
+
+def result_path(folder: Path, spec: Spec) -> Path:
+    return folder / f"{spec.name}.json"
+
+
+def read_result(folder: Path, spec: Spec) -> dict[str, Any] | None:
+    """What came of a run, or None if it has not been finished, or if its file is torn or that of another run."""
+    try:
+        result = json.loads(result_path(folder, spec).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return result if isinstance(result, dict) and result.get("spec") == spec.identity() else None
+
+
+def run_once(spec: Spec, folder: Path, students: Path) -> dict[str, Any]:
+    """The result of a run, which is read if it is there and otherwise trained and written, whole or not at all."""
+    done = read_result(folder, spec)
+    if done is not None:
+        return done
+    world = WORLDS[spec.world]
+    place = make_student(students, world, seed=spec.pretraining_seed, steps=spec.size.pretraining_steps)
+    with tempfile.TemporaryDirectory(prefix="strategies-") as scratch:
+        result = {"spec": spec.identity(), **_train(spec, load_student(place), Path(scratch))}
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, fresh = tempfile.mkstemp(prefix=".result-", dir=folder)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+            file.write("\n")
+        os.replace(fresh, result_path(folder, spec))
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+    return result
+
+
+class Observer(BudgetWatch):
+    """Ends the run at its number of tokens, and evaluates without hints on the way."""
+
+    def __init__(self, spec: Spec, student: Student) -> None:
+        super().__init__(spec.size.tokens, lambda tokens, collapsed: None)
+        self.curve: list[dict[str, Any]] = []
+        self.evaluation_seconds = 0.0
+        self._spec = spec
+        self._student = student
+        self._world = WORLDS[spec.world]
+        per_family = spec.size.held_out_per_family
+        self._problems = list(self._world.problems(per_family, seed=PROBLEM_SEED, held_out=True).values())
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._evaluate(0, 0)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        super().on_step_end(args, state, control, **kwargs)
+        due = self._spec.size.tokens * len(self.curve) / self._spec.size.evaluations
+        if self.tokens[-1] >= due or control.should_training_stop:
+            self._evaluate(self.tokens[-1], state.global_step)
+
+    def _evaluate(self, tokens: int, step: int) -> None:
+        started = time.monotonic()
+        size = self._spec.size
+        families = accuracy(self._world, self._student, self._problems, samples=size.samples, seed=self._spec.seed)
+        self.evaluation_seconds += time.monotonic() - started
+        mean = fmean(families.values())
+        self.curve.append({"tokens": tokens, "step": step, "accuracy": mean, "families": families})
+
+
+def _train(spec: Spec, student: Student, scratch: Path) -> dict[str, Any]:
+    world, method = WORLDS[spec.world], METHODS[spec.method]
+    problems = world.problems(spec.size.train_per_family, seed=PROBLEM_SEED, held_out=False)
+    observer = Observer(spec, student)
+    mentored = method.settings["mentor_strategy"] == "mentor"
+    trainer = MentorGRPOTrainer(
+        model=student[0],
+        reward_funcs=Reward(world, problems),
+        args=_config(spec, world, method, scratch),
+        train_dataset=Dataset.from_list(
+            [{"prompt": item.question, "answer": item.answer, "topic": item.family} for item in problems.values()]
+        ),
+        processing_class=student[1],
+        callbacks=[observer, MentorCallback(progress=False)],
+        mentor=_mentor(world, problems, method.tutoring) if mentored else None,
+    )
+    trainer.remove_callback(PrinterCallback)
+    observer.trainer = trainer
+    started = time.monotonic()
+    trainer.train()
+    totals = trainer.mentor_totals
+    bill = Bill.of(totals, priced=False)
+    return {
+        "curve": observer.curve,
+        "tokens": totals.policy_tokens,
+        "mentor_tokens": bill.mentor_tokens,
+        "steps": trainer.state.global_step,
+        "collapsed": observer.collapsed,
+        "seconds": {"all": time.monotonic() - started, "evaluations": observer.evaluation_seconds},
+        "bill": plain_json(bill),
+        "totals": plain_json(totals),
+        "versions": {name: version(name) for name in ("trl", "transformers", "torch")},
+    }
+
+
+class Reward:
+    """1 for a right answer, otherwise 0."""
+
+    def __init__(self, world: World, problems: Mapping[str, Exercise]) -> None:
+        self.__name__ = "right"
+        self._world = world
+        self._problems = problems
+
+    def __call__(self, prompts: Sequence[str], completions: Sequence[Completion], **kwargs: Any) -> list[float]:
+        """One reward per completion; `prompts` are the questions without any hint."""
+        pairs = zip(prompts, completions, strict=True)
+        return [float(self._world.correct(str(completion), self._problems[prompt])) for prompt, completion in pairs]
+
+
+def _mentor(world: World, problems: Mapping[str, Exercise], tutoring: Tutoring) -> Mentor:
+    domain = world.domain
+    # The fallback hint of the package is made of words that the student has never read.
+    return Mentor(
+        ScriptedBackend(QualityTutor(domain, problems, tutoring)),
+        domain=domain.templates,
+        fallback_hint=domain.generic_hints[0],
+    )
+
+
+def _config(spec: Spec, world: World, method: Method, scratch: Path) -> MentorGRPOConfig:
+    common: dict[str, Any] = {
+        "mentor_routes": {"cut_off": "mentor", "duplicates": "mentor"},  # misconceptions make identical attempts
+        "num_generations": NUM_GENERATIONS,
+        "per_device_train_batch_size": NUM_GENERATIONS * PROMPTS_PER_BATCH,
+        "max_completion_length": world.max_tokens,
+        "learning_rate": spec.learning_rate,
+        "lr_scheduler_type": "constant",
+        "temperature": 1.0,
+        "beta": 0.0,
+        "max_steps": 100_000,
+        "seed": spec.seed,
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "dataloader_pin_memory": False,
+        "report_to": "none",
+        "logging_strategy": "no",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+    }
+    return MentorGRPOConfig(output_dir=str(scratch), **{**common, **method.settings})
