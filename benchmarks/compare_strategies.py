@@ -13,11 +13,13 @@ each recipe and seed and kept in `--students`. Held-out problems are evaluated w
     strategy_arithmetic.py   the arithmetic world
     strategy_students.py     pretraining, the store of checkpoints, what a student is like before training
     strategy_tutors.py       the tutor: right, generic, shuffled, misleading, leaking
-    strategy_run.py          the methods, and one run
+    strategy_specs.py        the methods, and what makes a run the same run
+    strategy_run.py          one run
     strategy_tables.py       table and figure
 
 The misconceptions of the students are planted: figures from here show mechanisms and say nothing about LLMs. All
-methods of one comparison have the same learning rate, which was not chosen for each of them.
+methods of one comparison have the same learning rate, which was not chosen for each of them. To add a method, add it
+to `METHODS`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ from typing import Any
 import datasets
 import torch
 import transformers
-from strategy_run import FULL, METHODS, PROBLEM_SEED, QUICK, Size, Spec, read_result, run_once
+from strategy_run import PROBLEM_SEED, run_once
+from strategy_specs import FULL, METHODS, QUICK, Size, Spec, read_result
 from strategy_students import make_student, measure_start
 from strategy_tables import figure, grid, markdown, rows
 from strategy_worlds import WORLDS

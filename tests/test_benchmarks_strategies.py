@@ -19,7 +19,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import compare_strategies  # noqa: E402
 from strategy_arithmetic import missing_rules, sample_sums, solves  # noqa: E402
-from strategy_run import METHODS, QUICK, Spec, read_result, result_path  # noqa: E402
+from strategy_specs import METHODS, QUICK, Spec, read_result, result_path  # noqa: E402
 from strategy_students import Start, recipe_digest  # noqa: E402
 from strategy_tables import markdown, rows  # noqa: E402
 from strategy_tutors import QualityTutor, Tutoring  # noqa: E402
@@ -130,7 +130,7 @@ def quick(folder, *patterns):
 
 
 def test_a_quick_comparison_spends_equal_tokens_and_does_no_finished_run_again(tmp_path, capsys):
-    methods = ("none", "resample", "mentor")
+    methods = ("none", "resample", "mentor", "mentor-robust")
     readme = compare_strategies.README
     before = readme.read_text() if readme.exists() else None
     assert quick(tmp_path, *(f"arithmetic.{method}" for method in methods)) == 0
@@ -149,13 +149,13 @@ def test_a_quick_comparison_spends_equal_tokens_and_does_no_finished_run_again(t
     assert "| arithmetic | mentor | 1 (1 runs, no band) |" in (tmp_path / "table.md").read_text()
     assert (readme.read_text() if readme.exists() else None) == before
 
-    whole, torn, gone = (result_path(tmp_path, specs[name]) for name in methods)
+    whole, torn, gone, _ = (result_path(tmp_path, specs[name]) for name in methods)
     kept = whole.stat().st_mtime_ns
     torn.write_text(torn.read_text()[:200])
     gone.unlink()
     capsys.readouterr()
     assert quick(tmp_path, *(f"arithmetic.{method}" for method in methods)) == 0
-    assert "1 of 3 runs are there" in capsys.readouterr().out
+    assert "2 of 4 runs are there" in capsys.readouterr().out
     assert whole.stat().st_mtime_ns == kept
     assert read_result(tmp_path, specs["resample"])["curve"] == results["resample"]["curve"]
     assert read_result(tmp_path, specs["mentor"])["curve"] == results["mentor"]["curve"]
