@@ -14,12 +14,12 @@ each recipe and seed and kept in `--students`. Held-out problems are evaluated w
     strategy_students.py     pretraining, the store of checkpoints, what a student is like before training
     strategy_tutors.py       the tutor: right, generic, shuffled, misleading, leaking
     strategy_specs.py        the methods, and what makes a run the same run
+    strategy_rates.py        the choice of the learning rate of each method, on seeds of its own
     strategy_run.py          one run
     strategy_tables.py       table and figure
 
-The misconceptions of the students are planted: figures from here show mechanisms and say nothing about LLMs. All
-methods of one comparison have the same learning rate, which was not chosen for each of them. To add a method, add it
-to `METHODS`.
+The misconceptions of the students are planted: figures from here show mechanisms and say nothing about LLMs. To add a
+method, add it to `METHODS`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from typing import Any
 import datasets
 import torch
 import transformers
+from strategy_rates import choose_rates, tuning_specs
 from strategy_run import PROBLEM_SEED, run_once
 from strategy_specs import FULL, METHODS, QUICK, Size, Spec, read_result
 from strategy_students import make_student, measure_start
@@ -50,22 +51,19 @@ from strategy_tables import figure, grid, markdown, rows
 from strategy_worlds import WORLDS
 from tqdm import tqdm
 
-LEARNING_RATE = 5e-4
+LEARNING_RATES = (2.5e-4, 5e-4, 1e-3)
 SEEDS, STUDENTS = 5, 3
-README = Path(__file__).parent / "README.md"
-PICTURE = README.parent / "results" / "strategies.png"
+HERE = Path(__file__).parent
 MARKS = ("<!-- strategies: begin -->", "<!-- strategies: end -->")
 
 
-def specs(size: Size, *, students: int, seeds: int, learning_rate: float, only: Sequence[str]) -> list[Spec]:
-    """The runs of a comparison, world by world; `only` are patterns of `<world>.<method>`."""
+def chosen(only: Sequence[str]) -> list[tuple[str, str]]:
+    """Worlds and their methods; `only` are patterns of `<world>.<method>`."""
     return [
-        Spec(world, method, student, seed, learning_rate, size)
+        (world, method)
         for world in WORLDS
         for method in METHODS
         if not only or any(fnmatchcase(f"{world}.{method}", pattern) for pattern in only)
-        for student in range(students)
-        for seed in range(seeds)
     ]
 
 
@@ -112,18 +110,19 @@ def do(pool: Executor | None, jobs: Sequence[Callable[[], Any]], title: str) -> 
     return [future.result() for future in futures]
 
 
-def publish(table: str, picture: bytes, starts: Sequence[dict[str, Any]]) -> None:
-    """Put the table of a full comparison between the marks of `README`, and its figure beside the results."""
-    text = README.read_text(encoding="utf-8") if README.exists() else "# Benchmarks\n\n" + "\n".join(MARKS) + "\n"
+def publish(tables: str, picture: bytes, *, folder: Path) -> None:
+    """Put the tables of a full comparison between the marks of the README in `folder`, and its figure beside it."""
+    readme, image = folder / "README.md", Path("results", "strategies.png")
+    text = readme.read_text(encoding="utf-8") if readme.exists() else "# Benchmarks\n\n" + "\n".join(MARKS) + "\n"
     before, _, rest = text.partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
     said = (
         "Synthetic worlds with planted misconceptions: mechanisms, not evidence about LLMs. "
         "`python benchmarks/compare_strategies.py`; accuracy on held-out problems without hints.\n\n"
-        f"![accuracy over generated tokens](results/{PICTURE.name})\n\n{table}\n{start_table(starts)}"
+        f"![accuracy over generated tokens]({image.as_posix()})\n\n{tables}"
     )
-    PICTURE.write_bytes(picture)
-    README.write_text(f"{before}{MARKS[0]}\n{said}{MARKS[1]}{after}", encoding="utf-8")
+    (folder / image).write_bytes(picture)
+    readme.write_text(f"{before}{MARKS[0]}\n{said}{MARKS[1]}{after}", encoding="utf-8")
 
 
 def start_table(starts: Sequence[dict[str, Any]]) -> str:
@@ -141,34 +140,52 @@ def start_table(starts: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def finish(
+    wanted: Sequence[Spec], output: Path, store: Path, pool: Executor | None, title: str
+) -> list[dict[str, Any]]:
+    """The results of all these runs, in their order, of which only those are trained that are not there yet."""
+    todo = missing(wanted, output)
+    print(f"{title}: {len(wanted) - len(todo)} of {len(wanted)} are there", flush=True)
+    do(pool, [partial(run_once, spec, output, store) for spec in todo], title)
+    return [result for spec in wanted if (result := read_result(output, spec)) is not None]
+
+
 def compare(given: argparse.Namespace) -> int:
     """Run what is missing, then print the tables; a full comparison is also published."""
     size = QUICK if given.quick else replace(FULL, tokens=given.tokens, pretraining_steps=given.pretraining_steps)
     seeds, students = (1, 1) if given.quick else (given.seeds, given.pretraining_seeds)
+    rates = given.learning_rates[:1] if given.quick else given.learning_rates
     only = given.only or (["code.*"] if given.quick else [])
-    rate: float = given.learning_rate
-    wanted = specs(size, students=students, seeds=seeds, learning_rate=rate, only=only)
-    if not wanted:
+    pairs = chosen(only)
+    if not pairs:
         print(f"no run matches {only}; worlds: {', '.join(WORLDS)}; methods: {', '.join(METHODS)}", file=sys.stderr)
         return 2
     store = given.students or given.output / "students"
-    pairs = list(dict.fromkeys((spec.world, spec.pretraining_seed) for spec in wanted))
-    todo = missing(wanted, given.output)
-    print(f"{len(wanted) - len(todo)} of {len(wanted)} runs are there", flush=True)
+    begun = list(dict.fromkeys((world, student) for world, _ in pairs for student in range(students)))
     with workers(given.processes) as pool:
-        starts = do(pool, [partial(start_figures, *pair, size, store) for pair in pairs], "students")
-        do(pool, [partial(run_once, spec, given.output, store) for spec in todo], "runs")
-    results = [result for spec in wanted if (result := read_result(given.output, spec)) is not None]
+        starts = do(pool, [partial(start_figures, *pair, size, store) for pair in begun], "students")
+        by_method = {method: rates[0] for _, method in pairs}
+        if len(rates) > 1:
+            tuning = finish(tuning_specs(pairs, rates, size), given.output, store, pool, "runs that choose rates")
+            by_method = choose_rates(tuning)
+        wanted = [
+            Spec(world, method, student, seed, by_method[method], size)
+            for world, method in pairs
+            for student in range(students)
+            for seed in range(seeds)
+        ]
+        results = finish(wanted, given.output, store, pool, "runs")
     found = rows(results)
-    table, picture = markdown(found), figure(found, grid(results))
-    print(start_table(starts), table, sep="\n")
+    used = "Learning rates: " + ", ".join(f"{method} {rate:g}" for method, rate in by_method.items()) + ".\n"
+    tables, picture = f"{start_table(starts)}\n{markdown(found)}\n{used}", figure(found, grid(results))
+    print(tables)
     for breach in (breach for start in starts for breach in start["breaches"]):
         print(f"not what the world claims: {breach}")
-    (given.output / "table.md").write_text(f"{start_table(starts)}\n{table}", encoding="utf-8")
+    (given.output / "table.md").write_text(tables, encoding="utf-8")
     (given.output / "figure.png").write_bytes(picture)
     (given.output / "starts.json").write_text(json.dumps(starts, indent=1) + "\n", encoding="utf-8")
-    if not only and size == FULL and seeds >= SEEDS and students >= STUDENTS:
-        publish(table, picture, starts)
+    if not only and size == FULL and seeds >= SEEDS and students >= STUDENTS and len(rates) > 1:
+        publish(tables, picture, folder=HERE)
     return 0
 
 
@@ -181,7 +198,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pretraining-seeds", type=int, default=STUDENTS)
     parser.add_argument("--tokens", type=int, default=FULL.tokens)
     parser.add_argument("--pretraining-steps", type=int, default=FULL.pretraining_steps)
-    parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE)
+    parser.add_argument(
+        "--learning-rates",
+        type=float,
+        nargs="+",
+        default=LEARNING_RATES,
+        metavar="RATE",
+        help="one for all methods, or several of which each method gets its best, chosen on seeds of their own",
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--quick", action="store_true", help="one tiny run of each method: a test, no comparison")
     os.environ["OMP_NUM_THREADS"] = "1"

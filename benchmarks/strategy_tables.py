@@ -50,6 +50,11 @@ def at(result: Result, tokens: float) -> float:
     return interpolate(tokens, [point["tokens"] for point in curve], [point["accuracy"] for point in curve])
 
 
+def height(result: Result, points: Sequence[float]) -> float:
+    """Mean accuracy over the curve, which says how soon a run got where it ends."""
+    return _mean_height([at(result, point) for point in points])
+
+
 def budget(results: Sequence[Result]) -> int:
     """The number of tokens that all runs were given; raises `ValueError` if they were given different ones."""
     given = {result["spec"]["size"]["tokens"] for result in results}
@@ -91,7 +96,7 @@ def _row(
         runs=len(runs),
         over=f"{over}, {band_kind(len(units))}",
         final=band(list(finals.values())),
-        height=band([_height(curve) for curve in curves]),
+        height=band([_mean_height(curve) for curve in curves]),
         gain=gain,
         mentor_tokens=fmean(run["mentor_tokens"] for run in runs),
         curve=tuple(band(column) for column in zip(*curves, strict=True)),
@@ -110,7 +115,7 @@ def _units(runs: Sequence[Result]) -> dict[int, list[Result]]:
     return units
 
 
-def _height(curve: Sequence[float]) -> float:
+def _mean_height(curve: Sequence[float]) -> float:
     return fmean((left + right) / 2 for left, right in pairwise(curve))
 
 

@@ -19,6 +19,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import compare_strategies  # noqa: E402
 from strategy_arithmetic import missing_rules, sample_sums, solves  # noqa: E402
+from strategy_rates import TUNING_SEEDS, choose_rates, tuning_specs  # noqa: E402
 from strategy_specs import METHODS, QUICK, Spec, read_result, result_path  # noqa: E402
 from strategy_students import Start, recipe_digest  # noqa: E402
 from strategy_tables import markdown, rows  # noqa: E402
@@ -131,10 +132,10 @@ def quick(folder, *patterns):
 
 def test_a_quick_comparison_spends_equal_tokens_and_does_no_finished_run_again(tmp_path, capsys):
     methods = ("none", "resample", "mentor", "mentor-robust")
-    readme = compare_strategies.README
+    readme = BENCHMARKS / "README.md"
     before = readme.read_text() if readme.exists() else None
     assert quick(tmp_path, *(f"arithmetic.{method}" for method in methods)) == 0
-    specs = {name: Spec("arithmetic", name, 0, 0, compare_strategies.LEARNING_RATE, QUICK) for name in methods}
+    specs = {name: Spec("arithmetic", name, 0, 0, compare_strategies.LEARNING_RATES[0], QUICK) for name in methods}
     results = {name: read_result(tmp_path, spec) for name, spec in specs.items()}
     one_roll = 64 * WORLDS["arithmetic"].max_tokens
     for result in results.values():
@@ -155,7 +156,7 @@ def test_a_quick_comparison_spends_equal_tokens_and_does_no_finished_run_again(t
     gone.unlink()
     capsys.readouterr()
     assert quick(tmp_path, *(f"arithmetic.{method}" for method in methods)) == 0
-    assert "2 of 4 runs are there" in capsys.readouterr().out
+    assert "runs: 2 of 4 are there" in capsys.readouterr().out
     assert whole.stat().st_mtime_ns == kept
     assert read_result(tmp_path, specs["resample"])["curve"] == results["resample"]["curve"]
     assert read_result(tmp_path, specs["mentor"])["curve"] == results["mentor"]["curve"]
@@ -168,21 +169,23 @@ def test_the_result_of_other_settings_is_not_taken_for_this_run(tmp_path):
 
 
 def test_patterns_choose_runs_and_one_that_fits_nothing_is_an_error(tmp_path, capsys):
-    chosen = compare_strategies.specs(QUICK, students=2, seeds=3, learning_rate=1e-3, only=["deep.mentor*"])
-    assert {spec.world for spec in chosen} == {"deep"}
-    assert len(chosen) == 2 * 3 * sum(name.startswith("mentor") for name in METHODS)
-    assert len({spec.name for spec in chosen}) == len(chosen)
+    pairs = compare_strategies.chosen(["deep.mentor*"])
+    assert pairs == [("deep", name) for name in METHODS if name.startswith("mentor")]
+    assert len(compare_strategies.chosen([])) == len(WORLDS) * len(METHODS)
+    tuning = tuning_specs(pairs, [1e-3, 5e-4], QUICK)
+    assert len({spec.name for spec in tuning}) == len(pairs) * 2 * len(TUNING_SEEDS)
     assert quick(tmp_path, "nowhere.*") == 2
     assert "worlds: code, arithmetic" in capsys.readouterr().err
 
 
-def result(method, *, student, seed, end, tokens=100):
+def result(method, *, student, seed, end, tokens=100, rate=1e-3):
     return {
         "spec": {
             "world": "code",
             "method": method,
             "pretraining_seed": student,
             "seed": seed,
+            "learning_rate": rate,
             "size": {"tokens": tokens},
         },
         "curve": [{"tokens": 0, "accuracy": 0.0}, {"tokens": 200, "accuracy": end}],
@@ -213,3 +216,23 @@ def test_with_three_students_the_interval_is_over_students():
 def test_runs_of_different_budgets_are_not_compared():
     with pytest.raises(ValueError, match=r"budgets of \[100, 150\] tokens"):
         rows([result("none", student=0, seed=0, end=1), result("none", student=0, seed=1, end=1, tokens=150)])
+
+
+def test_each_method_gets_the_rate_that_was_best_for_it_and_on_a_tie_the_lower():
+    runs = [result("none", student=0, seed=seed, end=0.2, rate=rate) for seed in (0, 1) for rate in (1e-3, 5e-4)]
+    ends = {(0, 1e-3): 0.9, (1, 1e-3): 0.9, (0, 5e-4): 1.0, (1, 5e-4): 0.1}
+    runs += [result("mentor", student=0, seed=seed, end=end, rate=rate) for (seed, rate), end in ends.items()]
+    assert choose_rates(runs) == {"none": 5e-4, "mentor": 1e-3}
+
+
+def test_published_tables_replace_those_between_the_marks_alone(tmp_path):
+    readme, picture = tmp_path / "README.md", tmp_path / "results" / "strategies.png"
+    picture.parent.mkdir()
+    compare_strategies.publish("| first |\n", b"1", folder=tmp_path)
+    readme.write_text("before\n" + readme.read_text() + "after\n")
+    compare_strategies.publish("| second |\n", b"2", folder=tmp_path)
+    text = readme.read_text()
+    assert text.startswith("before\n# Benchmarks")
+    assert text.endswith("after\n")
+    assert ("| second |" in text, "| first |" in text, text.count("Synthetic worlds")) == (True, False, 1)
+    assert picture.read_bytes() == b"2"
