@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import checks
 import launcher
 import pytest
@@ -17,6 +19,12 @@ def plain(tmp_path_factory):
 def mentored(tmp_path_factory):
     """A run in which two of the four groups collapse in each batch and are re-rolled."""
     return launcher.train(tmp_path_factory.mktemp("mentored"))[0]
+
+
+@pytest.fixture(scope="module")
+def robust(tmp_path_factory):
+    """A run in which one success of a re-rolled group takes the place of a failure and is scored on the question."""
+    return launcher.train(tmp_path_factory.mktemp("robust"), mentor_preset="robust")[0]
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +44,18 @@ def test_rerolled_rows_carry_log_probabilities_under_their_hinted_prompt(name, r
     run = request.getfixturevalue(name)
     checks.assert_rows_were_sampled_under_the_prompt_they_are_trained_on(run)
     checks.assert_each_row_came_from_the_engine([run], run["engine_calls"])
+
+
+def test_rows_scored_on_the_question_have_a_ratio_of_1_and_every_other_row_has_trls_own(robust):
+    ratios = [ratio for batch in robust["ratios"] for ratio in batch]
+    moved = [ratio["found"] for ratio in ratios if math.isnan(ratio["own"])]
+    assert moved == [1.0] * robust["off_context_rows"] == [1.0] * 8
+    others = [ratio for ratio in ratios if not math.isnan(ratio["own"])]
+    assert [ratio["found"] for ratio in others] == pytest.approx([ratio["own"] for ratio in others], rel=1e-6)
+    assert any(ratio["found"] != 1.0 for ratio in others)
+    prompts = [prompt for batch in robust["batches"] for prompt, _ in batch]
+    assert {len(prompt) for prompt in prompts} == {2}
+    assert max(entry["sampling/sampling_logp_difference/max"] for entry in robust["log"][:4]) < checks.CLOSE
 
 
 @pytest.mark.parametrize("name", ["mentored", "adapted"])

@@ -32,6 +32,7 @@ class Watched(tiny.Recorder):
         self.syncs = 0
         self.gaps: list[dict[str, float]] = []
         self.sampling_gaps: list[list[float]] = []
+        self.ratios: list[list[dict[str, float]]] = []
         self._initial = policy_logps(self.model)
         self.engine: Any = None
         if self.vllm_mode == "colocate":
@@ -54,6 +55,10 @@ class Watched(tiny.Recorder):
         # TRL computes the old log-probabilities with the policy, under the prompt that the row is trained on.
         gap = (output["sampling_per_token_logps"] - output["old_per_token_logps"]) * output["completion_mask"]
         self.sampling_gaps.append(gap.abs().max(dim=1).values.tolist())
+        # TRL's correction by whole sequences, its default, from what the sampler said of each token: NaN if nothing.
+        found, own = output["importance_sampling_ratio"].squeeze(1), (-gap).sum(dim=1).exp()
+        pairs = zip(found.tolist(), own.tolist(), strict=True)
+        self.ratios.append([{"found": ratio, "own": alone} for ratio, alone in pairs])
         return output
 
 
@@ -111,6 +116,8 @@ def main(out: Path, tied: bool, lora: bool, long: dict[str, int], options: dict[
         "syncs": trainer.syncs,
         "gaps": trainer.gaps,
         "sampling_gaps": trainer.sampling_gaps,
+        "ratios": trainer.ratios,
+        "off_context_rows": trainer.mentor_totals.off_context_rows,
         "engine_calls": [] if trainer.engine is None else trainer.engine.calls,
         "scored": [len(call["completions"]) for call in reward.calls],
         "rescued": trainer.mentor_totals.rescued,
