@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
@@ -45,15 +44,9 @@ def run_once(spec: Spec, folder: Path, students: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="strategies-") as scratch:
         result = {"spec": spec.identity(), **_train(spec, load_student(place), Path(scratch))}
     folder.mkdir(parents=True, exist_ok=True)
-    handle, fresh = tempfile.mkstemp(prefix=".result-", dir=folder)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-            file.write("\n")
-        os.replace(fresh, result_path(folder, spec))
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(fresh)
+    fresh = folder / f".{spec.name}.{os.getpid()}"
+    fresh.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    os.replace(fresh, result_path(folder, spec))
     return result
 
 

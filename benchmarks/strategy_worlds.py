@@ -140,7 +140,7 @@ WORLDS = {
     world.name: world
     for world in (
         World("code", "the world of the demo", CODE, Habits(), Claims((1e-4, 1e-2), _FOLLOWS)),
-        World("arithmetic", "another domain", ARITHMETIC, Habits(), Claims((1e-5, 1e-2), _FOLLOWS)),
+        World("arithmetic", "another domain, with slips", ARITHMETIC, Habits(), Claims((1e-7, 1e-2), (0.1, 0.75))),
         World("deep", "almost never right without a hint", CODE, Habits(unhinted=1e-4), Claims((0, 1e-3), _FOLLOWS)),
         World("strong", "hints nearly always followed", CODE, Habits(follow=0.98), Claims((1e-4, 1e-2), (0.8, 1))),
         World("shallow", "at times right anyway", CODE, Habits(unhinted=1e-2), Claims((3e-3, 0.05), _FOLLOWS)),
