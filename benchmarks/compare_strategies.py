@@ -2,7 +2,7 @@
 
     python benchmarks/compare_strategies.py --output outputs/strategies
     python benchmarks/compare_strategies.py --output outputs/strategies --only 'code.mentor*' 'code.none'
-    python benchmarks/compare_strategies.py --output /tmp/quick --quick
+    python benchmarks/compare_strategies.py --output outputs/quick --quick
 
 Every run goes through the shipped `MentorGRPOTrainer` and ends when the policy has generated its number of tokens,
 second rolls included; what the mentor read and wrote is booked apart. A run is one JSON file in `--output`: one that
