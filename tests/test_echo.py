@@ -6,11 +6,20 @@ import math
 
 import pytest
 
-from trl_mentor.echo import strip_echo, without_echo
+from trl_mentor.echo import echoes, without_echo
 from trl_mentor.records import Row
 
 HINT = "Write the number as a sum of two squares, then look at each term modulo four. Which remainders can occur?"
 QUESTION = "How many odd primes below 50 are a sum of two squares?"
+
+
+def stripped(text: str, hint: str, *, question: str = "") -> str:
+    """The text without what it quotes of the hint; pieces that are left are joined by a space."""
+    pieces, position = [], 0
+    for start, end in echoes(text, hint, question=question):
+        pieces.append(text[position:start])
+        position = end
+    return " ".join(piece for piece in (*pieces, text[position:]) if piece)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +39,7 @@ QUESTION = "How many odd primes below 50 are a sum of two squares?"
     ],
 )
 def test_a_quotation_goes_with_its_introduction(text, left):
-    assert strip_echo(text, HINT) == left
+    assert stripped(text, HINT) == left
 
 
 @pytest.mark.parametrize(
@@ -47,19 +56,19 @@ def test_a_quotation_goes_with_its_introduction(text, left):
     ],
 )
 def test_an_answer_that_merely_shares_words_or_would_be_touched_stays(text):
-    assert strip_echo(text, HINT) == text
+    assert stripped(text, HINT) == text
 
 
 def test_what_the_question_says_itself_is_no_quotation_of_the_hint():
     hint = "How many odd primes below 50 are one more than a multiple of four?"
     text = "How many odd primes below 50 are a sum of two squares? Let us see: 5, 13, 17."
-    assert strip_echo(text, "How many odd primes below 50 are a sum of odd squares?", question=QUESTION) == text
-    assert strip_echo(text, hint, question=QUESTION) == text
-    assert strip_echo(text, QUESTION) == "Let us see: 5, 13, 17."
+    assert stripped(text, "How many odd primes below 50 are a sum of odd squares?", question=QUESTION) == text
+    assert stripped(text, hint, question=QUESTION) == text
+    assert stripped(text, QUESTION) == "Let us see: 5, 13, 17."
 
 
 def test_a_hint_of_one_word_is_never_quoted():
-    assert strip_echo("Hint: squares. Then squares again.", "squares") == "Hint: squares. Then squares again."
+    assert stripped("Hint: squares. Then squares again.", "squares") == "Hint: squares. Then squares again."
 
 
 PIECES = [

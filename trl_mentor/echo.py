@@ -61,15 +61,6 @@ def echoes(text: str, hint: str, *, question: str = "") -> list[tuple[int, int]]
     return found
 
 
-def strip_echo(text: str, hint: str, *, question: str = "") -> str:
-    """The text without what it quotes of the hint; pieces that are left are joined by a space."""
-    pieces, position = [], 0
-    for start, end in echoes(text, hint, question=question):
-        pieces.append(text[position:start])
-        position = end
-    return " ".join(piece for piece in (*pieces, text[position:]) if piece)
-
-
 def without_echo(row: Row, *, question: str, decode: Decode, special: Collection[int]) -> Row:
     """The row without the tokens in which it quotes its hint; the others stay as they were sampled.
 
