@@ -36,6 +36,9 @@ def stripped(text: str, hint: str, *, question: str = "") -> str:
             "Fine. Hint: look at each term modulo four. So 7 is out. Hint: which remainders can occur? Two.",
             "Fine. So 7 is out. Two.",
         ),
+        ("<think>\nHint: look at each term modulo four. So 7 is out.</think> 7", "<think>\n So 7 is out.</think> 7"),
+        ("<reasoning>\nThe hint says: look at each term modulo four.\nSo 7.", "<reasoning>\n So 7."),
+        ("Sure\n\nHint: look at each term modulo four.\n\nSo 7.", "Sure\n\n So 7."),
     ],
 )
 def test_a_quotation_goes_with_its_introduction(text, left):
@@ -50,6 +53,10 @@ def test_a_quotation_goes_with_its_introduction(text, left):
         "I need no hint here: the number is 25.",
         f"The answer follows from this hint: {HINT}",  # nothing would be left of the answer
         HINT,
+        "I answer <answer>Look at each term modulo four, which remainders can occur</answer>",
+        f"<answer>{HINT} Seven.</answer>",
+        "I don't need the hint. Look at each number in turn. So 7 is out.",
+        "Hint: look at each term of the sum separately and add. So 7 is out.",
         f"```python\n# {HINT}\nprint(7)\n```\nDone.",
         f"So \\boxed{{{HINT}}} it is.",
         "",
@@ -102,8 +109,8 @@ def row(ids, hint=HINT):
 def test_whole_tokens_are_cut_and_the_others_keep_their_log_probabilities():
     given = row([*range(len(PIECES)), EOS])
     found = without_echo(given, question=QUESTION, decode=decode, special={EOS})
-    assert found.completion_ids == [0, 1, 13, 14, EOS]
-    assert found.logprobs == [-0.0, -1.0, -13.0, -14.0, -float(EOS)]
+    assert found.completion_ids == [0, 1, 2, 13, 14, EOS]
+    assert found.logprobs == [-0.0, -1.0, -2.0, -13.0, -14.0, -float(EOS)]
     assert found.completion == given.completion
 
 
@@ -118,8 +125,8 @@ def test_a_token_that_only_begins_in_a_quotation_stays():
     found = without_echo(
         given, question=QUESTION, decode=lambda ids: "".join(glued[i] for i in ids), special=frozenset()
     )
-    assert found.completion_ids == [0, 1, 12, 13]
-    assert len(found.logprobs) == 4
+    assert found.completion_ids == [0, 1, 2, 12, 13]
+    assert len(found.logprobs) == 5
 
 
 def test_a_row_without_a_hint_or_a_quotation_is_the_same_object():

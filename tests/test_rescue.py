@@ -58,8 +58,9 @@ def test_adaptive_is_the_papers_group_while_that_is_mixed_and_the_union_on_the_q
     adaptive = Construction(Rescue.ADAPTIVE)
     mixed = hinted((True, False, False, True))
     assert adaptive.rows(originals(), mixed) == mixed
-    new = swapped(adaptive.rows(originals(), hinted((True,) * 4)))
-    assert [(row.prompt_ids, row.off_context) for row in new] == [(PLAIN, True)] * 2
+    for successes in ((True,) * 4, (True, True, None, True)):  # what could not be scored has no advantage either
+        new = swapped(adaptive.rows(originals(), hinted(successes)))
+        assert [(row.prompt_ids, row.off_context) for row in new] == [(PLAIN, True)] * 2
 
 
 @pytest.mark.parametrize("rescue", [Rescue.SINGLE, Rescue.UNION_SUCCESS, Rescue.ADAPTIVE])
@@ -209,6 +210,8 @@ def test_an_object_takes_its_construction_itself(tmp_path, first):
     strategy = MentorStrategy(tiny.mentor(), routes=tiny.MENTOR_ANYWAY, construction=Construction(Rescue.SINGLE))
     rows, _, _ = trained(tmp_path / "a", strategy=strategy)
     assert sum(row != before for row, before in zip(rows, first, strict=True)) == 2
+    with pytest.raises(ConfigError, match=r"'ahead' trains re-rolled rows as they are, .* is single, hinted"):
+        trained(tmp_path / "b", strategy=strategy, mentor_schedule="ahead")
     with pytest.raises(ConfigError, match=r"strategy= and mentor_rescue"):
         tiny.trainer(tmp_path / "b", strategy=strategy, mentor_rescue="single")
 

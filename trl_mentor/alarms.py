@@ -71,8 +71,8 @@ ALARMS = (
         whole=_rerolled_under_hints,
         above=0.7,
         window=16,
-        advice="{share} of the re-rolled groups succeed completely under their hint, so their success gives no "
-        "advantage. The hints may give too much away: read them in the journal.",
+        advice="{share} of the re-rolled groups succeed completely under their hint, and so have an advantage only "
+        "beside original failures (mentor_rescue). The hints may give too much away: read them in the journal.",
     ),
     Alarm(
         part=lambda seen: seen.still_collapsed,

@@ -15,7 +15,7 @@ from trl_mentor.records import Row
 MIN_WORDS = 8
 """Words of the hint in a row, in the same order, that are a quotation wherever they stand."""
 MIN_INTRODUCED = 3
-"""Words that are one right after "hint:" or the like."""
+"""Words that are one right after "hint:" or the like, if a clause ends there."""
 
 _MARKS = "\"'*_\u201c\u201d\u2018\u2019"
 _WORD = re.compile(r"\w+")
@@ -25,10 +25,13 @@ _INTRODUCTION = re.compile(
     re.IGNORECASE,
 )
 _INTRODUCTION_CHARS = 60
-_BEFORE = f" \t\r\n>([{_MARKS}"
+_BEFORE = re.compile(rf"(?:^[ \t]*[>#]+)?[ \t(\[{_MARKS}]*\Z", re.MULTILINE)
+"""Marks before a quotation, with those that begin its line. Line ends stay, and so do the brackets of tags."""
 _AFTER = re.compile(rf"[)\]{_MARKS}]*[.,;:!?]*[)\]{_MARKS}]*\s*")
-_ANSWERS = re.compile(r"```.*?(?:```|\Z)|\\boxed\s*\{[^\n]*|####[^\n]*", re.DOTALL)
-"""Where answers stand: programs in fences, boxes, the last line of GSM8K."""
+_ANSWERS = re.compile(r"```.*?(?:```|\Z)|\\boxed\s*\{[^\n]*|####[^\n]*|<answer>.*?(?:</answer>|\Z)", re.DOTALL)
+"""Where answers stand: programs in fences, boxes, the last line of GSM8K, tags."""
+_CLAUSE_END = re.compile(rf"[)\]{_MARKS}]*(?:[.,;:!?]|[ \t]*[\r\n])|[)\]]")
+_CLOSING_TAGS = re.compile(r"(?:\s*</\w+>)*\s*\Z")
 
 Decode = Callable[[Sequence[int]], str]
 """Text of these tokens, special ones included, without any clean-up of spaces."""
@@ -37,22 +40,27 @@ Decode = Callable[[Sequence[int]], str]
 def echoes(text: str, hint: str, *, question: str = "") -> list[tuple[int, int]]:
     """Where the text quotes the hint: (start, end) in characters, ascending; with introduction, marks and spaces.
 
-    A quotation is a run of `MIN_WORDS` words of the hint, or of `MIN_INTRODUCED` right after an introduction such as
-    "Hint:". A run of which the question has more than half is none, nor one that touches what may be the answer: a
-    fenced program, a box, or whatever the text ends with.
+    A quotation is a run of `MIN_WORDS` words of the hint, or of `MIN_INTRODUCED` that end a clause right after an
+    introduction such as "Hint:". A run of which the question has more than half is none, nor one that touches what may
+    be the answer: a fenced program, a box, an `<answer>`, or whatever the text ends with, closing tags apart.
     """
     spans = [(match.start(), match.end()) for match in _WORD.finditer(text)]
     said, hinted, asked = _words(text), _words(hint), _words(question)
     found: list[tuple[int, int]] = []
     position = 0
+    last = len(_WORD.findall(_CLOSING_TAGS.sub("", text)))
     while position < len(said):
         length = _longest_run(said, position, hinted)
-        start, end = spans[position][0], spans[position + max(length, 1) - 1][1]
+        if length < 2:
+            position += 1
+            continue
+        start, end = spans[position][0], spans[position + length - 1][1]
         introduction = _INTRODUCTION.search(text, max(start - _INTRODUCTION_CHARS, 0), start)
         enough = min(MIN_INTRODUCED, len(hinted)) if introduction else MIN_WORDS
-        quoted = length >= max(enough, 2) and 2 * _longest(said[position : position + length], asked) <= length
-        if quoted and position + length < len(said):
-            before = text[: introduction.start() if introduction else start].rstrip(_BEFORE)
+        quoted = length >= enough and 2 * _longest(said[position : position + length], asked) <= length
+        whole = length >= min(MIN_WORDS, len(hinted)) or _CLAUSE_END.match(text, end) is not None
+        if quoted and whole and position + length < last:
+            before = _BEFORE.sub("", text[: introduction.start() if introduction else start])
             after = _AFTER.match(text, end)
             span = len(before), after.end() if after else end
             if not any(span[0] < answer.end() and answer.start() < span[1] for answer in _ANSWERS.finditer(text)):
@@ -111,6 +119,8 @@ def _bisect(size: int, reached: Callable[[int], bool]) -> int:
 def _longest_run(said: Sequence[str], position: int, hinted: Sequence[str]) -> int:
     """Words from `position` on that stand in the same order somewhere in the hint."""
     best = 0
+    if said[position] not in hinted:
+        return best
     for start, word in enumerate(hinted):
         if word != said[position]:
             continue

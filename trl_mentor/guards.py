@@ -11,6 +11,7 @@ from trl_mentor.backends.vllm import engines_held, require_vllm
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import MENTOR_SETTINGS, STRATEGY_SETTINGS
 from trl_mentor.mentor import Mentor
+from trl_mentor.rescue import PAPER
 from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.none import NoneStrategy
@@ -57,6 +58,7 @@ def check_arguments(
     if strategy is not None:
         refuse_unused_settings(settings, given="strategy", unused=STRATEGY_SETTINGS)
         refuse_arm_without_hint(settings, strategy)
+        refuse_construction_ahead(settings, strategy)
     elif mentor is not None:
         refuse_unused_settings(settings, given="mentor", unused=MENTOR_SETTINGS)
     else:
@@ -104,6 +106,16 @@ def refuse_unused_settings(settings: MentorArguments, *, given: str, unused: Ite
                 f"got both {given}= and {field.name}, which the object does not look at; give it to the object, as "
                 f"{field.name.removeprefix('mentor_')}= where it takes one, and leave {field.name} out"
             )
+
+
+def refuse_construction_ahead(settings: MentorArguments, strategy: Strategy) -> None:
+    """Raise `ConfigError` for a strategy with a construction that `ahead` does not follow."""
+    construction = getattr(strategy, "construction", PAPER)
+    if settings.mentor_schedule == ScheduleKind.AHEAD and construction != PAPER:
+        raise ConfigError(
+            "mentor_schedule='ahead' trains re-rolled rows as they are, but the strategy's construction is "
+            f"{construction}; leave it out, or use mentor_schedule='inline'"
+        )
 
 
 def refuse_arm_without_hint(settings: MentorArguments, strategy: Strategy) -> None:

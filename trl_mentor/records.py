@@ -89,7 +89,7 @@ class HintOrigin(StrEnum):
 class RerollOutcome(StrEnum):
     """What the re-roll of a collapsed group brought; the four values are disjoint.
 
-    The success reward gives a gradient to rescued groups alone.
+    With the construction `replace`, the success reward gives a gradient to rescued groups alone.
     """
 
     RESCUED = "rescued"  # some hinted completions succeed, some fail

@@ -22,7 +22,9 @@ class Rescue(StrEnum):
     REPLACE = "replace"  # the re-rolled group in place of the original one (the paper)
     SINGLE = "single"  # one success in place of one original failure
     UNION_SUCCESS = "union_success"  # original failures and successes, in the shares of their union
-    ADAPTIVE = "adaptive"  # the paper's group if 0 < k < G, that union under the question if k = G
+    ADAPTIVE = (
+        "adaptive"  # the paper's group if some succeed and some fail, that union under the question if none fails
+    )
 
 
 class ScoreOn(StrEnum):
@@ -108,8 +110,7 @@ def adaptive(original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
 
     The original rows if k = 0.
     """
-    successes = sum(row.success is True for row in rerolled)
-    if 0 < successes < len(rerolled):
+    if {True, False} <= {row.success for row in rerolled}:
         return replace_group(original, rerolled)
     return scored_under(original, union_success(original, rerolled))
 

@@ -56,7 +56,7 @@ _GRADERS = {
 }
 _OUTCOMES = {
     RerollOutcome.RESCUED: "rescued: some completions succeed under the hint, some fail, so they have an advantage",
-    RerollOutcome.HINT_SATURATED: "hint-saturated: all succeed under the hint, so none has an advantage",
+    RerollOutcome.HINT_SATURATED: "hint-saturated: all succeed under the hint",
     RerollOutcome.STILL_COLLAPSED: "still collapsed: none succeeds, not even under the hint",
     RerollOutcome.SKIPPED: "skipped: the group was not re-rolled",
 }
