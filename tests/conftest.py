@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 LONGEST = (
-    "test_benchmarks_overhead",
     "test_resume",
     "test_ranks",
     "test_math_worker",
+    "test_benchmarks_overhead",
     "test_humaneval",
     "test_sandbox_life",
     "test_benchmarks_soak",
