@@ -206,3 +206,5 @@ class BrokenStrategy(ResampleStrategy):
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    # Threads of torch now and then abort a process on its way out, when everything is done and written.
+    os._exit(0)
