@@ -24,6 +24,14 @@ class Counters:
     hint_saturated: int = 0
     still_collapsed: int = 0
     skipped: int = 0
+    another_round: int = 0
+    """Re-rolls under which a group failed again and that another re-roll followed."""
+    refilled: int = 0
+    """Groups in whose place another question of the data set was sampled; as groups they count as skipped."""
+    other_groups: int = 0
+    """Groups that had not collapsed and got other rows from the strategy."""
+    given_rows: int = 0
+    """Completions that were given, as demonstrations are, and not sampled."""
     handed_over: int = 0
     """Collapsed groups given to background mentoring."""
     dropped: int = 0
@@ -157,6 +165,7 @@ def count_outcomes(outcomes: Iterable[RerollOutcome]) -> Counters:
         hint_saturated=found[RerollOutcome.HINT_SATURATED],
         still_collapsed=found[RerollOutcome.STILL_COLLAPSED],
         skipped=found[RerollOutcome.SKIPPED],
+        another_round=found[RerollOutcome.ANOTHER_ROUND],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,21 @@ from trl_mentor.errors import BackendError, ConfigError
 from trl_mentor.leaks.rules import LeakRule
 from trl_mentor.lesson_queue import LessonQueue
 from trl_mentor.mentor import Mentor
-from trl_mentor.records import Message, Reply, Role
+from trl_mentor.records import CollapsedGroup, Message, Reply, Role
 from trl_mentor.schedules import Ahead, Inline, Schedule
 from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind, json_object
 from trl_mentor.strategies.base import Strategy
+from trl_mentor.strategies.critique import CritiqueStrategy
+from trl_mentor.strategies.dapo import DapoStrategy
+from trl_mentor.strategies.luffy import LuffyStrategy
 from trl_mentor.strategies.mentor import MentorStrategy
 from trl_mentor.strategies.none import NoneStrategy
+from trl_mentor.strategies.prefix import PrefixStrategy
 from trl_mentor.strategies.resample import ResampleStrategy
+from trl_mentor.strategies.scaffold import ScaffoldStrategy
+from trl_mentor.strategies.srpo import SrpoStrategy
+from trl_mentor.strategies.static_hint import StaticHintStrategy
+from trl_mentor.strategy_settings import CritiqueKind, StaticHint
 
 NO_CACHE = "none"
 """What `mentor_cache_dir` says for no cache."""
@@ -61,6 +69,15 @@ STRATEGY_SETTINGS = (
     "mentor_preset",
     "mentor_rescue",
     "mentor_score_on",
+    "mentor_rescue_shaping",
+    "mentor_hint_column",
+    "mentor_demonstration_column",
+    "mentor_static_hint",
+    "mentor_prefix_shares",
+    "mentor_affinity",
+    "mentor_dapo_refill",
+    "mentor_critique",
+    "mentor_critique_template",
 )
 """The settings that only `build_strategy` reads."""
 
@@ -72,23 +89,47 @@ def build_strategy(
     is_main: bool,
     device: str | None = None,
     cache_dir: Path | None = None,
+    fresh: Callable[[CollapsedGroup], Mapping[str, Any]] | None = None,
 ) -> Strategy:
     """The strategy that the settings name, with `mentor` or, if it is None, the one that they describe.
 
     A strategy that asks no mentor does not use `mentor`, so that one script can run a method and its controls.
+    `fresh` draws a data set row to take the place of a group, for `dapo`.
     """
+
+    def the_mentor() -> Mentor:
+        if mentor is not None:
+            return mentor
+        return build_mentor(settings, is_main=is_main, device=device, cache_dir=cache_dir)
+
+    template = settings.mentor_hint_template
+    hint_column, demonstration_column = settings.mentor_hint_column, settings.mentor_demonstration_column
     match StrategyKind(settings.mentor_strategy):
+        case StrategyKind.DAPO:
+            return DapoStrategy(fresh if settings.mentor_dapo_refill else None)
+        case StrategyKind.STATIC_HINT if settings.mentor_static_hint == StaticHint.HINT:
+            return StaticHintStrategy(hint_column or "hint", hint_template=template, affinity=settings.mentor_affinity)
+        case StrategyKind.STATIC_HINT:
+            return PrefixStrategy(demonstration_column or "demonstration", shares=settings.mentor_prefix_shares)
+        case StrategyKind.SCAFFOLD:
+            return ScaffoldStrategy(hint_column or "hints", hint_template=template)
+        case StrategyKind.LUFFY:
+            return LuffyStrategy(demonstration_column or "demonstration")
+        case StrategyKind.CRITIQUE:
+            kind = CritiqueKind(settings.mentor_critique)
+            writer = the_mentor() if kind is CritiqueKind.TEXT else None
+            return CritiqueStrategy(kind, template=settings.mentor_critique_template, mentor=writer)
+        case StrategyKind.SRPO:
+            return SrpoStrategy()
         case StrategyKind.RESAMPLE:
             return ResampleStrategy(settings.construction())
         case StrategyKind.NONE:
             return NoneStrategy()
         case StrategyKind.MENTOR:
-            if mentor is None:
-                mentor = build_mentor(settings, is_main=is_main, device=device, cache_dir=cache_dir)
             routes = json_object("mentor_routes", settings.mentor_routes)
             return MentorStrategy(
-                mentor,
-                hint_template=settings.mentor_hint_template,
+                the_mentor(),
+                hint_template=template,
                 routes=routes,
                 construction=settings.construction(),
             )

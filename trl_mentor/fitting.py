@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trl_mentor.records import Lesson, Prepared, Prompt
 from trl_mentor.strategies.base import Strategy
@@ -26,16 +26,27 @@ def objection(
     count_tokens: Callable[[Prompt], int],
     context_room: float,
     engine_room: float,
+    completion_room: float,
 ) -> Objection | None:
-    """What speaks against re-rolling a policy under a lesson, or None.
+    """What speaks against re-rolling a policy under a lesson, or None; of its rolls the first alone is looked at.
 
-    `context_room` and `engine_room` are the tokens left for a prompt. An engine refuses what it has no room for; a
-    context that the plain prompt exceeds is no limit.
+    `context_room` and `engine_room` are the tokens left for a prompt, `completion_room` those for a completion. An
+    engine refuses what it has no room for; a context that the plain prompt exceeds is no limit.
     """
-    for token in special_tokens:
-        # Some tokenizers have an ordinary word or sign for padding.
-        if len(token) > 1 and not token.isalnum() and token in (lesson.hint or ""):
-            return Objection(f"the hint holds {token!r}, which is a special token to the policy")
+    given = lesson.rolls[0].given if lesson.rolls else None
+    for name, text in (("hint", lesson.hint or ""), ("demonstration", given or "")):
+        for token in special_tokens:
+            # Some tokenizers have an ordinary word or sign for padding.
+            if len(token) > 1 and not token.isalnum() and token in text:
+                return Objection(f"the {name} holds {token!r}, which is a special token to the policy")
+    if given is not None:
+        tokens = count_tokens(given) + 1
+        if tokens <= completion_room:
+            return None
+        return Objection(
+            f"the demonstration has {tokens} tokens with its end, more than the {completion_room:g} of "
+            "max_completion_length"
+        )
     hinted, plain = count_tokens(lesson.prompt or ""), count_tokens(original)
     if hinted > engine_room or hinted > context_room >= plain:
         left = min(context_room, engine_room) if context_room >= plain else engine_room
@@ -49,6 +60,8 @@ def fitted(
 ) -> Prepared:
     """The lesson, shortened if it has to be, or without a prompt if the policy cannot be re-rolled under it."""
     group, lesson = prepared.assignment.group, prepared.lesson
+    if lesson.rolls:
+        return Prepared(prepared.assignment, _fitted_rolls(lesson, group.prompt, objection_to))
     while lesson.prompt is not None:
         if isinstance(lesson.prompt, str | list) and lesson.prompt:
             objection = objection_to(lesson, group.prompt)
@@ -62,3 +75,16 @@ def fitted(
         guidance = lesson.guidance and lesson.guidance.without_hint(objection.reason)
         lesson = Lesson(prompt=None, guidance=guidance) if shorter is None else shorter
     return Prepared(prepared.assignment, lesson)
+
+
+def _fitted_rolls(
+    lesson: Lesson, original: Prompt, objection_to: Callable[[Lesson, Prompt], Objection | None]
+) -> Lesson:
+    """The lesson with those of its rolls that the policy can take; without a prompt if there are none."""
+    single = [replace(lesson, prompt=roll.prompt, hint=roll.hint, rolls=(roll,)) for roll in lesson.rolls]
+    objections = [objection_to(item, original) for item in single]
+    kept = tuple(roll for roll, found in zip(lesson.rolls, objections, strict=True) if found is None)
+    if kept:
+        return replace(lesson, prompt=kept[0].prompt, hint=kept[0].hint, rolls=kept)
+    reason = next(found.reason for found in objections if found is not None)
+    return Lesson(prompt=None, guidance=lesson.guidance and lesson.guidance.without_hint(reason))

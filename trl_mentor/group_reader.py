@@ -39,8 +39,10 @@ class GroupReader:
     """Which of the rewards pay for form."""
     topic_columns: Sequence[str] = ()
     """Columns that may say what a question is about; the first that is not empty in the data set row is taken."""
+    material_columns: Sequence[str] = ()
+    """Columns whose values the strategy asks for."""
 
-    def read(self, index: int, members: Sequence[Member]) -> CollapsedGroup:
+    def read(self, index: int, members: Sequence[Member], earlier_hints: Sequence[str] = ()) -> CollapsedGroup:
         example = example_of(members)
         answer = self.answer(example)
         signs = [self._sign(member) for member in members]
@@ -57,6 +59,8 @@ class GroupReader:
             cause=found.cause,
             cause_detail=found.detail,
             topic=_topic(example, self.topic_columns),
+            earlier_hints=tuple(earlier_hints),
+            material={name: example[name] for name in self.material_columns if name in example},
         )
 
     def answer(self, example: Mapping[str, Any]) -> str | None:

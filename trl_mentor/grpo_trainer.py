@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ from trl_mentor.guards import (
     refuse_multimodal,
     topic_columns,
 )
-from trl_mentor.intervene import Concerned, Means, Policy, Request, intervene
+from trl_mentor.intervene import Concerned, Means, intervene
 from trl_mentor.journal import Journal
 from trl_mentor.mentor import Mentor
 from trl_mentor.metrics import batch_metrics
@@ -52,10 +53,11 @@ from trl_mentor.records import Lesson, Prompt, Row, RunInfo
 from trl_mentor.reliance import with_reliance
 from trl_mentor.reroll import local_rows
 from trl_mentor.reward_errors import RewardGuard
+from trl_mentor.rolling import Policy, Request
 from trl_mentor.rows import aligned, rows_of, show_prompts, spliced, taken_over
 from trl_mentor.schedules import Ahead
 from trl_mentor.settings import RewardErrors, StrategyKind
-from trl_mentor.strategies.base import Strategy
+from trl_mentor.strategies.base import Opening, Strategy
 from trl_mentor.strategies.mentor import MentorStrategy, mentor_of
 from trl_mentor.transfer import question_key, returned, transfer
 from trl_mentor.uplift import run_metrics
@@ -87,6 +89,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     """
 
     _paper: dict[str, str]
+    num_generations: int
     _pending_extra_logs: defaultdict[str, list[Any]]
     _pending_metrics: defaultdict[str, list[float]]
 
@@ -127,6 +130,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._batch_rewards: torch.Tensor | None = None
         self._misreported: set[str] = set()
         self._batch_hints: list[str] = []
+        self._reports_logprobs = False
         self.books = open_books(self, settings)
         """What the run counts, remembers and writes down."""
         self._bind_callback()
@@ -178,10 +182,10 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._training_batch = self.model.training and not self._evaluating
+        self._batch_inputs = inputs
         if self._training_batch:
             # Reward functions may edit what they are shown, and the first scoring comes before the re-roll.
             start, size = self._exchange.rank * len(inputs), self.num_generations
-            self._batch_inputs = inputs
             self._examples = {i: deepcopy(row) for i, row in enumerate(inputs) if (start + i) % size == 0}
             if self._reader is None:  # a stream, whose columns show with its first rows
                 refuse_images(inputs[0])
@@ -191,9 +195,10 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _generate(self, prompts: list[Any]) -> Generated:
         counters = self._probe() if self._training_batch else Counters()
-        first = Generated._make(super()._generate(prompts))
+        first = Generated._make(super()._generate(self._opened(prompts)))
         if not self._training_batch:
             return first
+        self._reports_logprobs = first.logprobs is not None
         rewards, reported = self._score(self._batch_inputs, prompts, first)
         rule, size = self.success_rule, self.num_generations
         states = group_states([rule.value(row) for row in rewards.tolist()], size, rule.threshold)
@@ -219,6 +224,15 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             self._metrics["train"][name].append(value)
         self.books.write_events(step=self.state.global_step)
         return first
+
+    def _opened(self, prompts: list[Prompt]) -> list[Prompt]:
+        """The prompts of this rank's rows as the strategy has them sampled."""
+        strategy = self.strategy
+        if not isinstance(strategy, Opening) or not (self._training_batch or strategy.in_evaluation):
+            return prompts
+        progress = self.state.global_step / max(self.state.max_steps, 1)
+        pairs = zip(prompts, self._batch_inputs, strict=True)
+        return [strategy.first_prompt(prompt, row, progress=progress) for prompt, row in pairs]
 
     def close_books(self, *, patience: float = 0.0) -> None:
         """Close the books; the mentor begins nothing more, and what it is asked now is waited for so many seconds."""
@@ -276,6 +290,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             policy=Policy(
                 regenerate=self._regenerate,
                 objection=self._objection,
+                present=self._present,
+                is_truncated=self._is_truncated,
                 with_reliance=self._with_reliance if self._settings.mentor_hint_reliance else None,
                 without_echo=self._without_echo if self._settings.strips_echo() else None,
             ),
@@ -283,6 +299,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             trial=self.books.trial,
             generic=getattr(self.strategy, "generic", None),
             dosage=self.dosage(),
+            max_rounds=self._settings.max_rounds(),
         )
         members = self._exchange.gather(self._members(rows, concerned))
         in_order = sorted(members, key=lambda member: member.number)
@@ -370,28 +387,63 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             for i, number in local_rows(concerned.gathered, group_size=size, rank=rank, rows_per_rank=len(rows))
         ]
 
-    def _regenerate(self, requests: Sequence[Request], *, metrics: str = "mentor/reroll") -> list[Row]:
+    def _regenerate(
+        self, requests: Sequence[Request], *, alone: bool = False, metrics: str = "mentor/reroll"
+    ) -> list[Row]:
         """Generate and score this rank's share of a re-roll or a probe, through TRL's own generation and rewards.
 
         TRL's `completions/*` metrics keep describing the first roll. Metrics that reward functions log here appear as
         `<metrics>/<name>`, so that the plain ones are not counted twice.
         """
         kept = {name: list(values) for name, values in self._first_roll_metrics().items()}
+        size: int = self.num_generations
+        self.num_generations = 1 if alone else size  # TRL takes the first prompt of so many for all of them
+        try:
+            second = Generated._make(super()._generate([request.sampled_under for request in requests]))
+        finally:
+            self.num_generations = size
+        for name in self._first_roll_metrics():
+            del self._metrics["train"][name]
+        self._metrics["train"].update(kept)
+        return self._scored(requests, second, metrics)
+
+    def _present(self, requests: Sequence[Request]) -> list[Row]:
+        """This rank's share of given completions as rows, scored as if the policy had written them."""
+        texts = [request.given or "" for request in requests]
+        ids = [
+            [*self._tokenizer(text, add_special_tokens=False).input_ids, self._tokenizer.eos_token_id]
+            for text in texts
+        ]
+        prompts = [request.sampled_under for request in requests]
+        given = Generated(
+            prompt_ids=self._tokenize_prompts(prompts)[0],
+            completion_ids=ids,
+            tool_mask=None,
+            completions=[
+                text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
+                for text, prompt in zip(texts, prompts, strict=True)
+            ],
+            logprobs=[[math.nan] * len(row) for row in ids] if self._reports_logprobs else None,
+            extra_fields={},
+            images=None,
+            tool_images=[],
+        )
+        rows = self._scored(requests, given, "mentor/given")
+        return [replace(row, off_context=True) for row in rows]
+
+    def _scored(self, requests: Sequence[Request], generated: Generated, metrics: str) -> list[Row]:
+        """The rows of these requests with their rewards, in which what reward functions log stays apart."""
         first_logs, first_metrics = self._pending_extra_logs, self._pending_metrics
         self._pending_extra_logs, self._pending_metrics = defaultdict(list), defaultdict(list)
-        second = Generated._make(super()._generate([request.sampled_under for request in requests]))
         examples = [deepcopy(dict(request.example)) for request in requests]
-        rewards, _ = self._score(examples, [example["prompt"] for example in examples], second)
+        rewards, _ = self._score(examples, [example["prompt"] for example in examples], generated)
         logs = aligned(self._pending_extra_logs, len(requests))
         for name, values in self._pending_metrics.items():
             first_metrics[f"{metrics}/{name}"].extend(values)
         self._pending_extra_logs, self._pending_metrics = first_logs, first_metrics
-        for name in self._first_roll_metrics():
-            del self._metrics["train"][name]
-        self._metrics["train"].update(kept)
         start = self._exchange.rank * len(requests)
         hints = [request.hint for request in requests]
-        return rows_of(second, rewards[start : start + len(requests)], logs, hints=hints, rule=self.success_rule)
+        return rows_of(generated, rewards[start : start + len(requests)], logs, hints=hints, rule=self.success_rule)
 
     def _first_roll_metrics(self) -> dict[str, list[float]]:
         return {name: values for name, values in self._metrics["train"].items() if name.startswith("completions/")}
@@ -423,6 +475,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             count_tokens=lambda prompt: len(self._tokenize_prompts([prompt])[0][0]),
             context_room=min((length for length in lengths if length), default=math.inf) - self.max_completion_length,
             engine_room=(self._engine_limit or math.inf) - self.max_completion_length,
+            completion_room=self.max_completion_length,
         )
 
     def _is_truncated(self, row: Row) -> bool:
@@ -441,6 +494,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             answer_columns(self._settings, columns),
             self._format_columns,
             topic_columns(self._settings, columns),
+            getattr(self.strategy, "columns", ()),
         )
 
     def dosage(self) -> Dosage:

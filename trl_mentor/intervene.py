@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from trl_mentor.collapse import SuccessRule, find_collapsed, find_unscorable, reroll_outcome
+from trl_mentor.collapse import SuccessRule, find_collapsed, find_unscorable, group_states, reroll_outcome
 from trl_mentor.counters import Counters, count_causes, count_guidances, count_outcomes
 from trl_mentor.dosage import Dosage
 from trl_mentor.exchange import Exchange
-from trl_mentor.fitting import Objection, fitted
+from trl_mentor.fitting import fitted
 from trl_mentor.group_reader import GroupReader, Member, example_of
 from trl_mentor.interventions import interventions, left_alone
 from trl_mentor.merging import merged
@@ -28,40 +28,17 @@ from trl_mentor.records import (
     Intervention,
     Lesson,
     Prepared,
-    Prompt,
     RerollOutcome,
     Row,
 )
-from trl_mentor.reroll import plan_reroll
+from trl_mentor.rescue import PAPER, Construction
+from trl_mentor.rolling import Place, Policy, roll
 from trl_mentor.schedules import Planned, Schedule
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.transfer import Past
 from trl_mentor.trial import Trial, recovery
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One completion to generate: under which prompt, and the data set row that its reward functions are to see."""
-
-    sampled_under: Prompt
-    example: Mapping[str, Any]
-    hint: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What this module needs of the policy in training."""
-
-    regenerate: Callable[[Sequence[Request]], list[Row]]
-    """Generate and score this rank's share. Every rank calls it equally often with equally many requests."""
-    objection: Callable[[Lesson, Prompt], Objection | None]
-    """What speaks against a lesson for this prompt, or None. Runs on the main process only."""
-    with_reliance: Callable[[Sequence[Request], list[Row]], list[Row]] | None = None
-    """Measure what the rows that came of the requests owe to their hints, as `regenerate` is called; None to not."""
-    without_echo: Callable[[Row, Prompt], Row] | None = None
-    """Cut what a row under this plain prompt quotes of its hint; None to leave it. Equal on every rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +57,8 @@ class Means:
     generic: Callable[[CollapsedGroup], Lesson] | None = None
     """The lesson of the trial's second control, which runs on the main process only."""
     dosage: Dosage = field(default_factory=Dosage)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What one collapsed group is re-rolled as: all that the other ranks need of a lesson."""
-
-    position: int
-    """Which of the selected groups."""
-    prompt: Prompt
-    hint: str | None
-    example: Mapping[str, Any] | None
-    """The data set row of another group, whose lesson takes this place; None for the group's own."""
-    arm: Arm | None = None
+    max_rounds: int = 1
+    """Most re-rolls of one group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +95,6 @@ class Concerned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """What is to happen with a batch, as the main process knows it; places and counters are for all."""
-
-    planned: Planned
-    failed: Sequence[CollapsedGroup]
-    places: list[Place]
-    counters: Counters
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of the concerned groups, equal on every rank but for the interventions and details."""
 
@@ -155,53 +111,159 @@ class Outcome:
     counters: Counters
 
 
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """One group as a round finds it."""
+
+    index: int
+    """Of the group in the batch."""
+    members: Sequence[Member]
+    """Its newest rows, the first of which carries the data set row."""
+    hints: tuple[str, ...] = ()
+    """Those of earlier rounds."""
+    fresh: bool = False
+    """Whether its rows are those of another question than the batch's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One re-roll of some groups, equal on every rank but for `planned`."""
+
+    number: int
+    subjects: Sequence[_Subject]
+    planned: list[Planned]
+    """One on the main process, none on the others."""
+    places: list[Place]
+    rows: list[list[Row]]
+    counters: Counters
+
+    @property
+    def indices(self) -> list[int]:
+        """The group of each place."""
+        return [self.subjects[place.position].index for place in self.places]
+
+
 def intervene(members: Sequence[Member], concerned: Concerned, means: Means, *, step: int) -> Outcome:
     """Find causes and plan on the main process, re-roll the places that got a lesson, merge.
 
-    `members` are the rows of the gathered groups over all ranks, in order of their number.
+    While the strategy selects re-rolled groups again, another round follows, up to `max_rounds`. `members` are the
+    rows of the gathered groups over all ranks, in order of their number.
     """
-    size, selected = len(members) // len(concerned.gathered), concerned.selected
+    size = len(members) // len(concerned.gathered)
     gathered = [members[start : start + size] for start in range(0, len(members), size)]
-    originals = concerned.of(selected, gathered)
-    plans: list[_Plan] = []  # one on the main process, which keeps it, and none on the others
+    originals = dict(zip(concerned.gathered, gathered, strict=True))
+    failed: list[CollapsedGroup] = []
+    subjects = [_Subject(index, originals[index]) for index in concerned.selected]
+    rounds: list[_Round] = []
+    while not rounds or (subjects and len(rounds) < means.max_rounds):
+        first = not rounds
+        if first:
+            plan = _first_plan(gathered, concerned, failed, means, step=step)
+        else:
+            plan = _next_plan(subjects, concerned, means, step=step)
+        rounds.append(_round(len(rounds) + 1, subjects, plan, means, size=size))
+        subjects = _again(rounds[-1], means)
+    return _outcome(rounds, originals, concerned, failed, means, step=step)
 
-    def plan() -> tuple[list[Place], Counters]:
-        plans.append(_plan(gathered, concerned, means, step=step))
-        return plans[0].places, plans[0].counters
+
+def _round(
+    number: int,
+    subjects: Sequence[_Subject],
+    plan: Callable[[], tuple[Planned, Sequence[Assignment], Counters]],
+    means: Means,
+    *,
+    size: int,
+) -> _Round:
+    """Have the main process plan, and re-roll on all ranks."""
+    planned: list[Planned] = []
+
+    def places_of_plan() -> tuple[list[Place], Counters]:
+        found, assignments, counters = plan()
+        planned.append(found)
+        construction = getattr(means.strategy, "construction", PAPER)
+        return _places(found, assignments, subjects, construction, size=size), counters + _count_work(found, number)
 
     started = time.monotonic()
-    places, counters = means.exchange.from_main(plan)
-    waited = time.monotonic() - started if len(selected) > counters.held_back and means.asks_mentor else 0.0
-    rerolled, work = _reroll(places, originals, means)
-    trained = [
-        _merged(place, originals[place.position], rows, means) for place, rows in zip(places, rerolled, strict=True)
-    ]
-    work += sum((more for _, more in trained), Counters())
-    rule, name, reward_names = means.reader.rule, means.strategy.name, means.reward_names
-    records = [
-        item
-        for made in plans
-        for item in interventions(made.planned, rerolled, step, name, rule=rule, reward_names=reward_names)
-    ]
-    return Outcome(
-        interventions=records,
-        details={group.cause: group.cause_detail for made in plans for group in made.failed},
-        rows={selected[place.position]: rows for place, (rows, _) in zip(places, trained, strict=True)},
-        examples={selected[place.position]: place.example for place in places if place.example is not None},
-        ended=_ended(concerned, gathered, places, rerolled, rule, step=step),
-        counters=counters + work + Counters(mentor_seconds=waited, recovery=recovery(records, topics=False)),
+    places, counters = means.exchange.from_main(places_of_plan)
+    waits = len(subjects) > counters.held_back and means.asks_mentor
+    counters += Counters(mentor_seconds=time.monotonic() - started if waits else 0.0)
+    examples = [example_of(subjects[place.position].members) for place in places]
+    rolled = roll(places, examples, means.exchange, means.policy, means.reader.rule, size=size)
+    return _Round(number, subjects, planned, places, rolled.rows, counters + rolled.counters)
+
+
+def _first_plan(
+    gathered: Sequence[Sequence[Member]],
+    concerned: Concerned,
+    failed: list[CollapsedGroup],
+    means: Means,
+    *,
+    step: int,
+) -> Callable[[], tuple[Planned, Sequence[Assignment], Counters]]:
+    """Read the gathered groups, have the schedule plan for the selected ones, and end those that are left alone."""
+
+    def plan() -> tuple[Planned, Sequence[Assignment], Counters]:
+        groups = list(map(means.reader.read, concerned.gathered, gathered))
+        every = [Assignment(group, example_of(rows), step) for group, rows in zip(groups, gathered, strict=True)]
+        assignments = concerned.of(concerned.selected, every)
+        failed.extend(concerned.of(concerned.failed, groups))
+        planned = _without_others(_planned(assignments, means), assignments, concerned)
+        planned.unused.extend(map(left_alone, concerned.of(concerned.recorded, every)))
+        return planned, assignments, planned.counters + count_causes(group.cause for group in failed)
+
+    return plan
+
+
+def _next_plan(
+    subjects: Sequence[_Subject], concerned: Concerned, means: Means, *, step: int
+) -> Callable[[], tuple[Planned, Sequence[Assignment], Counters]]:
+    """Read groups as the round before left them, and plan for them again."""
+
+    def plan() -> tuple[Planned, Sequence[Assignment], Counters]:
+        groups = [means.reader.read(item.index, item.members, item.hints) for item in subjects]
+        assignments = [
+            Assignment(group, example_of(item.members), step) for group, item in zip(groups, subjects, strict=True)
+        ]
+        planned = _without_others(_scheduled(assignments, means), assignments, concerned)
+        return planned, assignments, planned.counters
+
+    return plan
+
+
+def _without_others(planned: Planned, assignments: Sequence[Assignment], concerned: Concerned) -> Planned:
+    """Without the lessons that came to nothing of groups that had not collapsed: neither counted nor told of."""
+    others = [item for item in assignments if item.group.index not in concerned.failed]
+    dropped = [item for item in planned.unused if any(item.assignment is other for other in others)]
+    return Planned(
+        places=planned.places,
+        unused=[item for item in planned.unused if not any(item is other for other in dropped)],
+        counters=planned.counters + count_guidances(item.lesson.guidance for item in dropped),
     )
 
 
-def _plan(gathered: Sequence[Sequence[Member]], concerned: Concerned, means: Means, *, step: int) -> _Plan:
-    """Read the gathered groups, have the schedule plan for the selected ones, and end those that are left alone."""
-    groups = list(map(means.reader.read, concerned.gathered, gathered))
-    every = [Assignment(group, example_of(rows), step) for group, rows in zip(groups, gathered, strict=True)]
-    assignments, failed = concerned.of(concerned.selected, every), concerned.of(concerned.failed, groups)
-    planned = _planned(assignments, means)
-    planned.unused.extend(map(left_alone, concerned.of(concerned.recorded, every)))
-    counters = planned.counters + _count_work(planned) + count_causes(group.cause for group in failed)
-    return _Plan(planned, failed, _places(planned, assignments), counters)
+def _again(done: _Round, means: Means) -> list[_Subject]:
+    """The groups of a round that the strategy selects again, as it left them."""
+    rule, places = means.reader.rule, done.places
+    states = [_state([rule.value(row.rewards) for row in rows], rule) for rows in done.rows]
+    return (
+        [_left_as(done, number, places[number], means) for number in means.strategy.select(states)] if places else []
+    )
+
+
+def _state(values: Sequence[float], rule: SuccessRule) -> GroupState:
+    return group_states(values, len(values), rule.threshold)[0]
+
+
+def _left_as(done: _Round, number: int, place: Place, means: Means) -> _Subject:
+    before = done.subjects[place.position]
+    example = place.example or example_of(before.members)
+    members = [
+        Member(i, row, means.policy.is_truncated(row), None if i else example)
+        for i, row in enumerate(done.rows[number])
+    ]
+    hints = dict.fromkeys(row.hint for row in done.rows[number] if row.hint is not None)
+    fresh = before.fresh or place.example is not None
+    return _Subject(before.index, members, (*before.hints, *hints), fresh)
 
 
 def _planned(assignments: Sequence[Assignment], means: Means) -> Planned:
@@ -211,17 +273,21 @@ def _planned(assignments: Sequence[Assignment], means: Means) -> Planned:
     held_back = [left_alone(item, reason) for item, reason in pairs if reason is not None]
     planned = Planned([], [])
     if len(held_back) < len(assignments):
-        planned = means.schedule.plan(
-            [item for item, reason in pairs if reason is None],
-            lambda prepared: fitted(prepared, means.strategy, means.policy.objection),
-        )
-        planned = _with_arms(planned, means)
+        planned = _scheduled([item for item, reason in pairs if reason is None], means)
     places = iter(planned.places)
     return Planned(
         places=[next(places) if reason is None else None for reason in objections],
         unused=[*planned.unused, *held_back],
         counters=planned.counters + Counters(held_back=len(held_back)),
     )
+
+
+def _scheduled(assignments: Sequence[Assignment], means: Means) -> Planned:
+    """What the schedule and the lot of the trial say of these groups."""
+    planned = means.schedule.plan(
+        assignments, lambda prepared: fitted(prepared, means.strategy, means.policy.objection)
+    )
+    return _with_arms(planned, means)
 
 
 def _with_arms(planned: Planned, means: Means) -> Planned:
@@ -255,96 +321,140 @@ def _generic(assignment: Assignment, means: Means) -> Lesson | None:
     return fitted(prepared, means.strategy, means.policy.objection).lesson
 
 
-def _places(planned: Planned, assignments: Sequence[Assignment]) -> list[Place]:
+def _places(
+    planned: Planned,
+    assignments: Sequence[Assignment],
+    subjects: Sequence[_Subject],
+    construction: Construction,
+    *,
+    size: int,
+) -> list[Place]:
     return [
-        Place(
-            position=position,
-            prompt=item.lesson.prompt,
-            hint=item.lesson.hint,
-            example=None if item.assignment is assignments[position] else item.assignment.example,
-            arm=item.lesson.arm,
-        )
+        _place(position, item, assignments[position], subjects[position], construction, size=size)
         for position, item in enumerate(planned.places)
         if item is not None and item.lesson.prompt is not None
     ]
 
 
-def _count_work(planned: Planned) -> Counters:
-    """What the mentor did for the lessons that end with this batch, and how many end without a re-roll."""
-    ended = [item for item in planned.places if item is not None] + planned.unused
-    return count_guidances(item.lesson.guidance for item in ended) + Counters(skipped=len(planned.unused))
-
-
-def _reroll(
-    places: Sequence[Place], originals: Sequence[Sequence[Member]], means: Means
-) -> tuple[list[list[Row]], Counters]:
-    """New rows for each place, and what they brought and took on all ranks."""
-    started = time.monotonic()
-    rerolled, tokens = _regenerated(places, originals, means.exchange, means.policy) if places else ([], 0)
-    rule = means.reader.rule
-    values = [[rule.value(row.rewards) for row in rows] for rows in rerolled]
-    lengths = [sum(len(row.completion_ids) for row in rows) for rows in rerolled]
-    relied = [
-        row.reliance
-        for rows in rerolled
-        for row in rows
-        if row.reliance is not None and rule.succeeds(rule.value(row.rewards))
-    ]
-    counters = count_outcomes(reroll_outcome(group, rule.threshold) for group in values) + Counters(
-        policy_tokens=tokens,
-        reroll_tokens=tokens,
-        padding_tokens=tokens - sum(lengths),
-        control_tokens=sum(
-            length for place, length in zip(places, lengths, strict=True) if place.arm in (Arm.CONTROL, Arm.GENERIC)
-        ),
-        reliance_sum=sum(relied),
-        reliance_count=len(relied),
-        reroll_completions=sum(map(len, values)),
-        reroll_successes=sum(rule.succeeds(value) for group in values for value in group),
-        reroll_seconds=time.monotonic() - started,
+def _place(
+    position: int, item: Prepared, own: Assignment, subject: _Subject, construction: Construction, *, size: int
+) -> Place:
+    lesson, rolls = item.lesson, item.lesson.rolls
+    fresh = lesson.example is not None or subject.fresh
+    if lesson.hint is not None and not rolls:
+        rolls = construction.rolls(lesson.prompt, lesson.hint, item.assignment.group.prompt, size)  # type: ignore[arg-type]  # it has a prompt
+    return Place(
+        position=position,
+        prompt=lesson.prompt,  # type: ignore[arg-type]  # as above
+        hint=lesson.hint,
+        example=lesson.example or (item.assignment.example if fresh or item.assignment is not own else None),
+        arm=lesson.arm,
+        rolls=rolls,
+        refill=fresh,
     )
-    return rerolled, counters
 
 
-def _regenerated(
-    places: Sequence[Place], originals: Sequence[Sequence[Member]], exchange: Exchange, policy: Policy
-) -> tuple[list[list[Row]], int]:
-    """New rows for each place, of which there are some, and the tokens that all ranks generated."""
-    size = len(originals[0])
-    plan = plan_reroll(len(places), group_size=size, world_size=exchange.world_size)
-    requests = []
-    for number in plan.share(exchange.rank):
-        place = places[number // size]
-        example = example_of(originals[place.position]) if place.example is None else place.example
-        requests.append(Request(sampled_under=place.prompt, example=example, hint=place.hint))
-    mine = policy.regenerate(requests)
-    if policy.with_reliance is not None and any(place.hint is not None for place in places):
-        mine = policy.with_reliance(requests, mine)
-    tokens = exchange.total(sum(len(row.completion_ids) for row in mine))
-    everyone = exchange.gather(mine)[: plan.real]
-    return [everyone[start : start + size] for start in range(0, plan.real, size)], tokens
+def _count_work(planned: Planned, round: int) -> Counters:
+    """What the mentor did for the lessons that end with this round, and how many end without a re-roll."""
+    ended = [item for item in planned.places if item is not None] + planned.unused
+    return count_guidances(item.lesson.guidance for item in ended) + Counters(
+        skipped=len(planned.unused) if round == 1 else 0,
+        still_collapsed=len(planned.unused) if round > 1 else 0,
+    )
+
+
+def _outcome(
+    rounds: Sequence[_Round],
+    originals: Mapping[int, Sequence[Member]],
+    concerned: Concerned,
+    failed: Sequence[CollapsedGroup],
+    means: Means,
+    *,
+    step: int,
+) -> Outcome:
+    """What all rounds together brought; the rows of a group are those of its last round."""
+    outcomes = _outcomes(rounds, concerned, means.reader.rule)
+    last = {
+        index: (place, rows)
+        for done in rounds
+        for index, place, rows in zip(done.indices, done.places, done.rows, strict=True)
+    }
+    trained = {index: _merged(place, originals[index], rows, means) for index, (place, rows) in last.items()}
+    found = [outcome for of_round in outcomes for outcome in of_round]
+    counters = sum((done.counters for done in rounds), count_outcomes(item for item in found if item is not None))
+    counters += sum((more for _, more in trained.values()), Counters())
+    counters += Counters(
+        refilled=sum(place.refill for place, _ in last.values()),
+        other_groups=sum(index not in concerned.failed for index in last),
+    )
+    records = [
+        record
+        for done, of_round in zip(rounds, outcomes, strict=True)
+        for planned in done.planned
+        for record in interventions(
+            planned,
+            done.rows,
+            of_round,
+            step,
+            means.strategy.name,
+            rule=means.reader.rule,
+            reward_names=means.reward_names,
+            round=done.number,
+        )
+    ]
+    return Outcome(
+        interventions=records,
+        details={group.cause: group.cause_detail for group in failed},
+        rows={index: rows for index, (rows, _) in trained.items()},
+        examples={index: place.example for index, (place, _) in last.items() if place.example is not None},
+        ended=_ended(rounds, outcomes, originals, concerned, step=step),
+        counters=counters + Counters(recovery=recovery(records, topics=False)),
+    )
+
+
+def _outcomes(rounds: Sequence[_Round], concerned: Concerned, rule: SuccessRule) -> list[list[RerollOutcome | None]]:
+    """What each place of each round brought; None for a group that had not collapsed."""
+    found: list[list[RerollOutcome | None]] = []
+    for number, done in enumerate(rounds):
+        going_on = [item.index for item in rounds[number + 1].subjects] if number + 1 < len(rounds) else []
+        found.append(
+            [
+                _place_outcome(place, rows, rule, goes_on=index in going_on) if index in concerned.failed else None
+                for index, place, rows in zip(done.indices, done.places, done.rows, strict=True)
+            ]
+        )
+    return found
+
+
+def _place_outcome(place: Place, rows: Sequence[Row], rule: SuccessRule, *, goes_on: bool) -> RerollOutcome:
+    if goes_on:
+        return RerollOutcome.ANOTHER_ROUND
+    if place.refill:
+        return RerollOutcome.SKIPPED
+    outcome = reroll_outcome([rule.value(row.rewards) for row in rows], rule.threshold)
+    given = any(item.given is not None for item in place.rolls)
+    return RerollOutcome.RESCUED if given and outcome is RerollOutcome.HINT_SATURATED else outcome
 
 
 def _ended(
+    rounds: Sequence[_Round],
+    outcomes: Sequence[Sequence[RerollOutcome | None]],
+    originals: Mapping[int, Sequence[Member]],
     concerned: Concerned,
-    gathered: Sequence[Sequence[Member]],
-    places: Sequence[Place],
-    rerolled: Sequence[Sequence[Row]],
-    rule: SuccessRule,
     *,
     step: int,
 ) -> list[tuple[Mapping[str, Any], Past]]:
     """How each collapsed group and each lesson of another one ended, as every rank knows it."""
-    own = {concerned.selected[place.position] for place in places if place.example is None}
-    examples = dict(zip(concerned.gathered, map(example_of, gathered), strict=True))
-    skipped = Past(step, RerollOutcome.SKIPPED)
-    ended = [(examples[index], skipped) for index in concerned.collapsed if index not in own]
-    for place, rows in zip(places, rerolled, strict=True):
-        index = concerned.selected[place.position]
-        outcome = reroll_outcome([rule.value(row.rewards) for row in rows], rule.threshold)
-        if place.example is not None or index in concerned.collapsed:
-            ended.append((place.example or examples[index], Past(step, outcome, place.arm)))
-    return ended
+    pasts = {index: Past(step, RerollOutcome.SKIPPED) for index in concerned.collapsed}
+    others: list[tuple[Mapping[str, Any], Past]] = []
+    for done, of_round in zip(rounds, outcomes, strict=True):
+        for index, place, outcome in zip(done.indices, done.places, of_round, strict=True):
+            if place.example is not None and not place.refill and outcome is not None:
+                others.append((place.example, Past(step, outcome, place.arm)))
+            elif index in pasts and outcome is not None:
+                ended = RerollOutcome.STILL_COLLAPSED if outcome is RerollOutcome.ANOTHER_ROUND else outcome
+                pasts[index] = Past(step, ended, place.arm)
+    return [*((example_of(originals[index]), past) for index, past in pasts.items()), *others]
 
 
 def _merged(place: Place, original: Sequence[Member], rows: list[Row], means: Means) -> tuple[list[Row], Counters]:

@@ -1,11 +1,11 @@
-"""From the lessons that end with a batch to the records of its journal."""
+"""From the lessons that end with a round to the records of the journal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from trl_mentor.assembly import completion_text
-from trl_mentor.collapse import SuccessRule, reroll_outcome
+from trl_mentor.collapse import SuccessRule
 from trl_mentor.group_reader import none_if_nan
 from trl_mentor.records import (
     Assignment,
@@ -30,30 +30,45 @@ def left_alone(assignment: Assignment, reason: str | None = None) -> Prepared:
 def interventions(
     planned: Planned,
     rerolled: Sequence[Sequence[Row]],
+    outcomes: Sequence[RerollOutcome | None],
     step: int,
     strategy: str,
     *,
     rule: SuccessRule,
     reward_names: Sequence[str],
+    round: int = 1,
 ) -> list[Intervention]:
-    """One record for each lesson that ends with this batch, oldest first."""
+    """One record for each lesson that ends with this round, oldest first.
+
+    `rerolled` and `outcomes` are those of the places that have a lesson, in order; None for a group that had not
+    collapsed, of which the journal does not tell. A group that an earlier round did not help and that this one has no
+    lesson for is still collapsed.
+    """
     used = [item for item in planned.places if item is not None]
-    ended: list[tuple[Prepared, Sequence[Row]]] = list(zip(used, rerolled, strict=True))
-    ended += [(item, ()) for item in planned.unused]
-    ended.sort(key=lambda pair: (pair[0].assignment.collapsed_at, pair[0].assignment.group.index))
+    unused = RerollOutcome.SKIPPED if round == 1 else RerollOutcome.STILL_COLLAPSED
+    ended = [
+        (item, () if outcome is RerollOutcome.SKIPPED else rows, outcome)
+        for item, rows, outcome in zip(used, rerolled, outcomes, strict=True)
+        if outcome is not None
+    ]
+    ended += [(item, (), unused) for item in planned.unused]
+    ended.sort(key=lambda entry: (entry[0].assignment.collapsed_at, entry[0].assignment.group.index))
     return [
-        _record(item, rows, step=step, strategy=strategy, rule=rule, reward_names=reward_names) for item, rows in ended
+        _record(item, rows, outcome, step, strategy, rule=rule, reward_names=reward_names, round=round)
+        for item, rows, outcome in ended
     ]
 
 
 def _record(
     prepared: Prepared,
     rows: Sequence[Row],
-    *,
+    outcome: RerollOutcome,
     step: int,
     strategy: str,
+    *,
     rule: SuccessRule,
     reward_names: Sequence[str],
+    round: int,
 ) -> Intervention:
     values = [rule.value(row.rewards) for row in rows]
     return Intervention(
@@ -61,7 +76,7 @@ def _record(
         strategy=strategy,
         group=prepared.assignment.group,
         guidance=prepared.lesson.guidance,
-        outcome=reroll_outcome(values, rule.threshold) if rows else RerollOutcome.SKIPPED,
+        outcome=outcome,
         completions=tuple(completion_text(row.completion) for row in rows),
         successes=tuple(none_if_nan(value) for value in values),
         rewards={
@@ -72,5 +87,6 @@ def _record(
         reroll_tokens=sum(len(row.completion_ids) for row in rows),
         collapsed_at=prepared.assignment.collapsed_at,
         arm=prepared.lesson.arm,
+        round=round,
         reliances=tuple(row.reliance for row in rows) if any(row.reliance is not None for row in rows) else (),
     )

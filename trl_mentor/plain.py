@@ -11,11 +11,14 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from trl_mentor.records import UNWRITTEN
+
 
 def plain_json(value: Any) -> Any:
-    """`value` as plain JSON: records become objects, NaN and infinity null, anything unknown its `str`."""
+    """`value` as plain JSON: NaN and infinity become null, records objects, unknown things their `str`."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain_json(getattr(value, f.name)) for f in fields(value)}
+        written = [f.name for f in fields(value) if not f.metadata.get(UNWRITTEN)]
+        return {name: plain_json(getattr(value, name)) for name in written}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):

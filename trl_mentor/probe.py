@@ -17,10 +17,10 @@ import torch
 from trl_mentor.collapse import SuccessRule
 from trl_mentor.counters import Counters
 from trl_mentor.exchange import Exchange
-from trl_mentor.intervene import Request
 from trl_mentor.plain import from_plain, plain_json, survives_json
 from trl_mentor.records import Return, Row
 from trl_mentor.reroll import plan_reroll
+from trl_mentor.rolling import Request
 from trl_mentor.transfer import Past, answered, transfer
 from trl_mentor.trial import RECOVERED
 

@@ -21,6 +21,9 @@ Prompt = str | list[Message]
 Completion = str | list[Message]
 """A completion as TRL hands it to reward functions: the same shape as its prompt."""
 
+UNWRITTEN = "unwritten"
+"""Key in the metadata of a field that `plain_json` leaves out."""
+
 
 class GroupState(StrEnum):
     """What the success rewards say about a group; the four values are disjoint."""
@@ -87,7 +90,7 @@ class HintOrigin(StrEnum):
 
 
 class RerollOutcome(StrEnum):
-    """What the re-roll of a collapsed group brought; the four values are disjoint.
+    """What the re-roll of a collapsed group brought; the five values are disjoint.
 
     With the construction `replace`, the success reward gives a gradient to rescued groups alone.
     """
@@ -96,6 +99,15 @@ class RerollOutcome(StrEnum):
     HINT_SATURATED = "hint_saturated"  # all succeed
     STILL_COLLAPSED = "still_collapsed"  # none succeeds
     SKIPPED = "skipped"  # not re-rolled
+    ANOTHER_ROUND = "another_round"  # none succeeds, and the group was re-rolled once more: a later record has the end
+
+
+class Weighting(StrEnum):
+    """How the loss weighs the tokens of a row beside its advantage; the formulas are in `weighting`."""
+
+    NONE = "none"  # as TRL does
+    SHAPED = "shaped"  # LUFFY's shaping, which favours tokens that the policy finds unlikely
+    AFFINITY = "affinity"  # HINT's factor, which falls as the policy moves away from the one that generated
 
 
 class Arm(StrEnum):
@@ -184,6 +196,10 @@ class CollapsedGroup:
     """What shows the cause, in one line; empty for KNOWLEDGE."""
     topic: str | None = None
     """What the question is about, as a column of the data set says."""
+    earlier_hints: tuple[str, ...] = ()
+    """The hints of earlier rounds of this batch, under which the attempts still failed; oldest first."""
+    material: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata={UNWRITTEN: True})
+    """Values of the columns that the strategy asks for (`columns`), such as demonstrations; not in the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,14 +263,32 @@ class Guidance:
 
 
 @dataclass(frozen=True, slots=True)
+class Roll:
+    """What one row of a re-roll comes from."""
+
+    prompt: Prompt
+    """What it is sampled under."""
+    hint: str | None = None
+    """The hint in this prompt."""
+    given: str | None = None
+    """The completion where it is given, as a demonstration is, and not sampled; it is then scored under `prompt`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lesson:
     """What a strategy wants done with one selected group: the prompt to re-roll it under, or None to leave it."""
 
     prompt: Prompt | None
+    """With `rolls` that of the first of them."""
     hint: str | None = None
     guidance: Guidance | None = None
     arm: Arm | None = None
     """What the lot gave; None in a run without a control, and where there was no hint to withhold."""
+    rolls: tuple[Roll, ...] = ()
+    """One for each row of the re-roll, of which there may be any number; empty for as many rows as the group has, all
+    under `prompt` and `hint`."""
+    example: Mapping[str, Any] | None = None
+    """The data set row of another question, which takes the place of the group; None for the group's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +330,7 @@ class Row:
     """Whether its success reward is above the threshold; None if it could not be scored."""
     off_context: bool = False
     """True when `prompt_ids` are not those that it was sampled under."""
+    weighting: Weighting = Weighting.NONE
     reliance: float | None = None
     """Log-probability of the completion under the plain question minus that under `hint`, in nats per token; None
     where it was not measured."""
@@ -324,6 +359,8 @@ class Intervention:
     """Optimizer steps done when the group collapsed: less than `step` if its lesson took a later group's place."""
     arm: Arm | None = None
     """What the lot gave in a run with a control; with CONTROL and GENERIC the hint of `guidance` was withheld."""
+    round: int = 1
+    """Which re-roll of the group in this batch it was."""
     reliances: tuple[float | None, ...] = ()
     """`Row.reliance` of each re-rolled completion, where it was measured."""
 

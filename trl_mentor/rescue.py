@@ -13,7 +13,7 @@ from enum import StrEnum
 from random import Random
 
 from trl_mentor.errors import ConfigError
-from trl_mentor.records import Row
+from trl_mentor.records import Prompt, Roll, Row, Weighting
 
 
 class Rescue(StrEnum):
@@ -21,6 +21,7 @@ class Rescue(StrEnum):
 
     REPLACE = "replace"  # the re-rolled group in place of the original one (the paper)
     SINGLE = "single"  # one success in place of one original failure
+    MIXED = "mixed"  # the re-rolled group, of which one row was sampled without the hint
     UNION_SUCCESS = "union_success"  # original failures and successes, in the shares of their union
     ADAPTIVE = (
         "adaptive"  # the paper's group if some succeed and some fail, that union under the question if none fails
@@ -47,32 +48,46 @@ class Construction:
 
     rescue: Rescue = Rescue.REPLACE
     score_on: ScoreOn = ScoreOn.HINTED
+    shaped: bool = False
+    """Whether rows that are scored under another prompt are weighed as `Weighting.SHAPED` says."""
 
     def __post_init__(self) -> None:
         if self.rescue is Rescue.ADAPTIVE and self.score_on is ScoreOn.ORIGINAL:
             raise ConfigError(
                 "mentor_rescue='adaptive' itself decides under which prompt each group is scored; leave "
-                "mentor_score_on out, or choose 'replace', 'single' or 'union_success'"
+                "mentor_score_on out, or choose 'replace', 'single', 'mixed' or 'union_success'"
+            )
+        if self.shaped and self.score_on is ScoreOn.HINTED and self.rescue is not Rescue.ADAPTIVE:
+            raise ConfigError(
+                "mentor_rescue_shaping='luffy' weighs rows that are scored on the question alone, and with "
+                "mentor_score_on='hinted' there are none; choose mentor_score_on='original' or leave the shaping out"
             )
 
     def __str__(self) -> str:
-        return f"{self.rescue}, {self.score_on}"
+        return f"{self.rescue}, {self.score_on}{', shaped' * self.shaped}"
+
+    def rolls(self, hinted: Prompt, hint: str, plain: Prompt, size: int) -> tuple[Roll, ...]:
+        """What the rows of a re-roll are sampled under; empty where all are under the hint."""
+        if self.rescue is not Rescue.MIXED:
+            return ()
+        return (*(Roll(hinted, hint) for _ in range(size - 1)), Roll(plain))
 
     def rows(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
         """As many rows as `original`. The same rows give the same result on every rank."""
         if len(original) != len(rerolled):
             raise ValueError(f"the re-rolled group has {len(rerolled)} rows, the original {len(original)}")
         built = _BUILD[self.rescue](original, rerolled)
-        return scored_under(original, built) if self.score_on is ScoreOn.ORIGINAL else built
+        rows = scored_under(original, built) if self.score_on is ScoreOn.ORIGINAL else built
+        return with_weighting(rows, Weighting.SHAPED) if self.shaped else rows
 
     @classmethod
-    def named(cls, preset: str, rescue: str | None, score_on: str | None) -> Construction:
+    def named(cls, preset: str, rescue: str | None, score_on: str | None, *, shaped: bool = False) -> Construction:
         """The construction of a preset, of which some parts are chosen otherwise."""
         base = PRESETS[Preset(preset)]
         chosen = base.rescue if rescue is None else Rescue(rescue)
         if score_on is not None:
-            return cls(chosen, ScoreOn(score_on))
-        return cls(chosen) if chosen is Rescue.ADAPTIVE else cls(chosen, base.score_on)
+            return cls(chosen, ScoreOn(score_on), shaped)
+        return cls(chosen, shaped=shaped) if chosen is Rescue.ADAPTIVE else cls(chosen, base.score_on, shaped)
 
 
 PAPER = Construction()
@@ -125,6 +140,11 @@ def scored_under(original: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
     return [row if row.prompt_ids == prompt else _moved(row, prompt) for row in rows]
 
 
+def with_weighting(rows: Sequence[Row], weighting: Weighting) -> list[Row]:
+    """The same rows, of which those off context are weighed in this way by the loss."""
+    return [replace(row, weighting=weighting) if row.off_context else row for row in rows]
+
+
 def _moved(row: Row, prompt: list[int]) -> Row:
     unknown = None if row.logprobs is None else [math.nan] * len(row.completion_ids)
     return replace(row, prompt_ids=prompt, logprobs=unknown, off_context=True)
@@ -150,6 +170,7 @@ def _with_successes(original: Sequence[Row], rerolled: Sequence[Row], number: Ca
 
 _BUILD: Mapping[Rescue, Callable[[Sequence[Row], Sequence[Row]], list[Row]]] = {
     Rescue.REPLACE: replace_group,
+    Rescue.MIXED: replace_group,  # its rows differ where they are sampled: `Construction.rolls`
     Rescue.SINGLE: single,
     Rescue.UNION_SUCCESS: union_success,
     Rescue.ADAPTIVE: adaptive,

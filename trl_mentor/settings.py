@@ -14,6 +14,7 @@ from trl_mentor.causes import check_routes
 from trl_mentor.dosage import Decay, check_start
 from trl_mentor.errors import ConfigError
 from trl_mentor.rescue import PAPER, Construction, Preset, Rescue, ScoreOn
+from trl_mentor.strategy_settings import DAPO_ROUNDS, Shaping, StrategyArguments
 
 _COUNTS = (
     "mentor_max_retry",
@@ -57,17 +58,24 @@ class StrategyKind(StrEnum):
     MENTOR = "mentor"
     RESAMPLE = "resample"
     NONE = "none"
+    DAPO = "dapo"
+    STATIC_HINT = "static_hint"
+    SCAFFOLD = "scaffold"
+    LUFFY = "luffy"
+    CRITIQUE = "critique"
+    SRPO = "srpo"
 
 
 @dataclass
-class MentorArguments:
+class MentorArguments(StrategyArguments):
     """Settings of the mentor, flat as TRL's are. Wrong values raise `ConfigError` on construction."""
 
     mentor_strategy: str = field(
         default="mentor",
         metadata={
             "help": "What to do with a collapsed group: `mentor` (hint and re-roll), `resample` (re-roll on the plain "
-            "question, the control) or `none` (only measure)."
+            "question, the control), `none` (only measure), or a rival: `dapo`, `static_hint`, `scaffold`, `luffy`, "
+            "`critique`, `srpo`. See docs/strategies.md."
         },
     )
     mentor_schedule: str = field(
@@ -89,8 +97,8 @@ class MentorArguments:
         default=None,
         metadata={
             "help": "Which rows are trained: `replace` (the re-rolled group), `single` (one success in place of one "
-            "failure), `union_success` (failures and successes in the shares of their union) or `adaptive` (the "
-            "re-rolled group, but that union on the question if all succeed). Default: as mentor_preset says."
+            "failure), `mixed` (the re-rolled group, one row of it without the hint), `union_success` (failures and "
+            "successes in the shares of their union) or `adaptive` (the re-rolled group, but that union on the question if all succeed). Default: as mentor_preset says."
         },
     )
     mentor_score_on: str | None = field(
@@ -329,6 +337,7 @@ class MentorArguments:
         self._check_choice("mentor_decay", Decay)
         check_start(self.mentor_start_step)
         self._check_choice("mentor_reward_errors", RewardErrors)
+        self.check_strategies()
         self._check_rescue()
         for name in _COUNTS:
             self._check_positive(name, int)
@@ -358,7 +367,14 @@ class MentorArguments:
 
     def construction(self) -> Construction:
         """Which rows of a re-rolled group are trained, under which prompt."""
-        return Construction.named(self.mentor_preset, self.mentor_rescue, self.mentor_score_on)
+        shaped = self.mentor_rescue_shaping == Shaping.LUFFY
+        return Construction.named(self.mentor_preset, self.mentor_rescue, self.mentor_score_on, shaped=shaped)
+
+    def max_rounds(self) -> int:
+        """Most re-rolls of one group in a batch."""
+        if self.mentor_max_rounds is None:
+            return DAPO_ROUNDS if self.mentor_strategy == StrategyKind.DAPO else 1
+        return self.mentor_max_rounds
 
     def strips_echo(self) -> bool:
         """Whether quoted hints are cut out of rows that are scored on the question alone."""
@@ -373,6 +389,11 @@ class MentorArguments:
         if not isinstance(self.mentor_strip_echo, bool | None):
             raise ConfigError(f"mentor_strip_echo must be true or false, got {self.mentor_strip_echo!r}")
         construction = self.construction()
+        if self.mentor_schedule == ScheduleKind.AHEAD and self.max_rounds() > 1:
+            raise ConfigError(
+                f"mentor_schedule='ahead' re-rolls a lesson once, in a later batch, so that mentor_max_rounds="
+                f"{self.max_rounds()} cannot be kept to; leave it out, or use mentor_schedule='inline'"
+            )
         if self.mentor_schedule == ScheduleKind.AHEAD and construction != PAPER:
             raise ConfigError(
                 "mentor_schedule='ahead' re-rolls a lesson in the place of another question, whose failures are no "

@@ -62,7 +62,7 @@ def recovery(records: Iterable[Intervention], *, topics: bool = True) -> Tallies
     return Tallies.count(
         (f"{record.arm}/{stratum}", record.outcome in RECOVERED)
         for record in records
-        if record.arm is not None
+        if record.arm is not None and record.outcome is not RerollOutcome.ANOTHER_ROUND
         for stratum in _strata(record, topics=topics)
     )
 

@@ -1,16 +1,21 @@
-"""What to do with a collapsed group: select, prepare, merge."""
+"""What to do with a group, of which most strategies select the collapsed ones: select, prepare, merge."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
-from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Row
+from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Prompt, Row
 
 
 @runtime_checkable
 class Strategy(Protocol):
-    """A named answer to "what do we do with a collapsed group". One small file each."""
+    """A named answer to "what do we do with a collapsed group". One small file each.
+
+    A strategy may also have `columns`, names of columns of the data set: `CollapsedGroup.material` then has their
+    values. In later rounds (`mentor_max_rounds`) `select` is asked again about the re-rolled groups, and `prepare`
+    reads the re-rolled completions as attempts.
+    """
 
     name: str
 
@@ -27,5 +32,21 @@ class Strategy(Protocol):
         ...
 
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
-        """The rows to train on, as many as `original`, for one re-rolled group. Pure; runs on every rank."""
+        """The rows to train on, as many as `original`, for one re-rolled group. Pure; runs on every rank.
+
+        `rerolled` are the rows of the last round, in the order of `Lesson.rolls` where the lesson has them.
+        """
+        ...
+
+
+@runtime_checkable
+class Opening(Protocol):
+    """What a strategy has besides if it changes the prompts of the first roll. Rewards see the plain ones."""
+
+    in_evaluation: bool
+    """Whether it changes those of evaluation too."""
+
+    def first_prompt(self, prompt: Prompt, example: Mapping[str, Any], *, progress: float) -> Prompt:
+        """What to sample under in place of `prompt`, that of this data set row; `progress` is the share of the run's
+        optimizer steps that are done. Runs on every rank on its own rows and must be deterministic."""
         ...

@@ -1,0 +1,39 @@
+"""DAPO's dynamic sampling (arXiv 2503.14476): a group without an advantage gives its place to another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Row
+
+
+class DapoStrategy:
+    """Keeps the groups with 0 < successes < G (equation 8 of the paper) and samples until each place has such a group.
+
+    The paper draws new batches and filters them until the batch is full; TRL's batch has fixed places, so that each
+    place is filled by itself: by a fresh prompt, drawn with `fresh`, or, without it, by its own prompt again. At most
+    `mentor_max_rounds` times; a group that has no advantage then is trained as it is, with none.
+    """
+
+    name = "dapo"
+
+    def __init__(self, fresh: Callable[[CollapsedGroup], Mapping[str, Any]] | None = None) -> None:
+        """`fresh` returns the data set row that takes the place of a group."""
+        self.fresh = fresh
+
+    def select(self, states: Sequence[GroupState]) -> list[int]:
+        equal = (GroupState.COLLAPSED, GroupState.ALL_CORRECT)
+        return [index for index, state in enumerate(states) if state in equal]
+
+    def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
+        if self.fresh is None:
+            return [Lesson(group.prompt) for group in groups]
+        examples = [self.fresh(group) for group in groups]
+        return [Lesson(example["prompt"], example=example) for example in examples]
+
+    def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
+        return None
+
+    def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
+        return list(rerolled)

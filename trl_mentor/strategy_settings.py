@@ -1,0 +1,148 @@
+"""The `mentor_*` settings of strategies other than the paper's, and of how rows are weighed and rounds follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from trl_mentor.errors import ConfigError
+
+DEFAULT_CRITIQUE_TEMPLATE = "{question}\n\nYour earlier answer:\n{attempt}\n\nCritique:\n{critique}\n\nAnswer again."
+DAPO_ROUNDS = 10
+"""DAPO's limit of generation batches (arXiv 2503.14476, `max_num_gen_batches`)."""
+
+
+class Shaping(StrEnum):
+    """How rows are weighed that are scored under a prompt that they were not sampled under."""
+
+    NONE = "none"
+    LUFFY = "luffy"
+
+
+class StaticHint(StrEnum):
+    """What `static_hint` adds to a prompt."""
+
+    HINT = "hint"  # HINT: a hint written before the run, for groups that collapsed
+    PREFIX = "prefix"  # QuestA: the beginning of a solution, for every group
+
+
+class CritiqueKind(StrEnum):
+    """What `critique` says of an attempt."""
+
+    SIMPLE = "simple"  # whether it is right
+    SIMPLE_GT = "simple_gt"  # that, and the reference answer
+    TEXT = "text"  # what the mentor writes
+
+
+@dataclass
+class StrategyArguments:
+    """Settings of single strategies; each says which one reads it."""
+
+    mentor_max_rounds: int | None = field(
+        default=None,
+        metadata={
+            "help": "Most re-rolls of one group in a batch: while none of its completions succeeds, it gets another "
+            "hint, which is written with the hints before in view, and is re-rolled again. Default: 1, and 10 for "
+            "`dapo`."
+        },
+    )
+    mentor_rescue_shaping: str = field(
+        default="none",
+        metadata={
+            "help": "Weight of the tokens of rows that are scored on the question alone: `none`, or `luffy`, which "
+            "favours those that the policy finds unlikely. See docs/rescue.md."
+        },
+    )
+    mentor_shaping_gamma: float = field(
+        default=0.1, metadata={"help": "gamma of the shaping p / (p + gamma), of `luffy`, `critique` and the above."}
+    )
+    mentor_hint_column: str | None = field(
+        default=None,
+        metadata={
+            "help": "Data set column with hints written before the run, for `static_hint` (a text) and `scaffold` (a "
+            "list from weak to strong). Default: `hint` and `hints`."
+        },
+    )
+    mentor_demonstration_column: str | None = field(
+        default=None,
+        metadata={
+            "help": "Data set column with worked solutions, for `luffy` and for `static_hint` with `prefix`. Default: "
+            "`demonstration`."
+        },
+    )
+    mentor_static_hint: str = field(
+        default="hint",
+        metadata={
+            "help": "Of `static_hint`: `hint` (HINT: collapsed groups are re-rolled under a hint of the data set) or "
+            "`prefix` (QuestA: every prompt ends with the beginning of its solution)."
+        },
+    )
+    mentor_prefix_shares: list[float] = field(
+        default_factory=lambda: [0.5, 0.25],
+        metadata={
+            "help": "Of `static_hint` with `prefix`: shares of the solution that are shown, each for an equal part of "
+            "the run's steps."
+        },
+    )
+    mentor_affinity: float = field(
+        default=1.0,
+        metadata={"help": "Of `static_hint` with `hint`: exponent of HINT's affinity, a weight of the loss. 0: none."},
+    )
+    mentor_dapo_refill: bool = field(
+        default=True,
+        metadata={
+            "help": "Of `dapo`: fill the place of a group without an advantage with other prompts of the data set; "
+            "false: sample its own prompt again."
+        },
+    )
+    mentor_critique: str = field(
+        default="simple_gt",
+        metadata={
+            "help": "Of `critique`: `simple` (right or wrong), `simple_gt` (also the reference answer) or `text` "
+            "(what the mentor writes)."
+        },
+    )
+    mentor_critique_template: str = field(
+        default=DEFAULT_CRITIQUE_TEMPLATE,
+        metadata={"help": "Of `critique`: text of the last user turn of a refinement; {attempt} may be left out."},
+    )
+    mentor_skip_empty_steps: bool = field(
+        default=False,
+        metadata={
+            "help": "Leave the weights alone in optimizer steps in which no completion has a gradient, in which "
+            "momentum would move them. See docs/dosage.md."
+        },
+    )
+
+    def check_strategies(self) -> None:
+        """Raise `ConfigError` for a wrong value."""
+        rounds: Any = self.mentor_max_rounds
+        if rounds is not None and (not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1):
+            raise ConfigError(f"mentor_max_rounds must be a whole number of at least 1, got {rounds!r}")
+        for name, kinds in (
+            ("mentor_rescue_shaping", Shaping),
+            ("mentor_static_hint", StaticHint),
+            ("mentor_critique", CritiqueKind),
+        ):
+            allowed = [kind.value for kind in kinds]
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
+        for name in ("mentor_hint_column", "mentor_demonstration_column"):
+            value: Any = getattr(self, name)
+            if not isinstance(value, str | None) or value == "":
+                raise ConfigError(f"{name} must be the name of a column, got {value!r}")
+        for name in ("mentor_dapo_refill", "mentor_skip_empty_steps"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} must be true or false, got {getattr(self, name)!r}")
+        if not (_is_number(self.mentor_shaping_gamma) and 0 < self.mentor_shaping_gamma < float("inf")):
+            raise ConfigError(f"mentor_shaping_gamma must be a positive number, got {self.mentor_shaping_gamma!r}")
+        if not (_is_number(self.mentor_affinity) and 0 <= self.mentor_affinity < float("inf")):
+            raise ConfigError(f"mentor_affinity must be a number of at least 0, got {self.mentor_affinity!r}")
+        shares: Any = self.mentor_prefix_shares
+        if not (isinstance(shares, list) and shares and all(_is_number(s) and 0 < s < 1 for s in shares)):
+            raise ConfigError(f"mentor_prefix_shares must be shares between 0 and 1, got {shares!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
