@@ -16,7 +16,7 @@ from trl_mentor.records import RerollOutcome, Return
 from trl_mentor.tallies import Tallies, Tally
 from trl_mentor.transfer import Past
 
-RESCUED, SATURATED, COLLAPSED, SKIPPED = RerollOutcome
+RESCUED, SATURATED, COLLAPSED, SKIPPED, _ = RerollOutcome
 
 FOUR_A_STEP = {
     "first": {str(number): "c" for number in range(12)},

@@ -16,7 +16,7 @@ from trl_mentor.plain import from_plain
 from trl_mentor.records import Arm, Assignment, RerollOutcome
 from trl_mentor.tallies import Tallies, Tally
 
-RESCUED, SATURATED, COLLAPSED, SKIPPED = RerollOutcome
+RESCUED, SATURATED, COLLAPSED, SKIPPED, _ = RerollOutcome
 STEPS = 4
 TRIED = {"max_steps": STEPS, "mentor_control_fraction": 0.5}
 STRADDLING = {"num_generations": 4, "per_device_train_batch_size": 6}

@@ -19,7 +19,7 @@ from trl_mentor.transfer import CAPACITY, Memory, Past
 from trl_mentor.trial import prompt_key
 from trl_mentor.uplift import compare
 
-RESCUED, SATURATED, COLLAPSED, SKIPPED = RerollOutcome
+RESCUED, SATURATED, COLLAPSED, SKIPPED, _ = RerollOutcome
 
 
 def metrics(trainer, step, name):

@@ -12,7 +12,7 @@ from trl_mentor.errors import ConfigError
 from trl_mentor.factory import MENTOR_SETTINGS, STRATEGY_SETTINGS
 from trl_mentor.mentor import Mentor
 from trl_mentor.rescue import PAPER
-from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind
+from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind, refuse_rounds
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.none import NoneStrategy
 from trl_mentor.strategies.resample import ResampleStrategy
@@ -59,6 +59,7 @@ def check_arguments(
         refuse_unused_settings(settings, given="strategy", unused=STRATEGY_SETTINGS)
         refuse_arm_without_hint(settings, strategy)
         refuse_construction_ahead(settings, strategy)
+        refuse_rounds(settings.max_rounds(), strategy.name)
     elif mentor is not None:
         refuse_unused_settings(settings, given="mentor", unused=MENTOR_SETTINGS)
     else:
@@ -99,9 +100,9 @@ def refuse_multimodal() -> None:
 
 def refuse_unused_settings(settings: MentorArguments, *, given: str, unused: Iterable[str]) -> None:
     """Raise `ConfigError` for a setting that an object given to the trainer makes void."""
+    defaults = MentorArguments()
     for field in fields(MentorArguments):
-        value = getattr(settings, field.name)
-        if field.name in unused and value != field.default:
+        if field.name in unused and getattr(settings, field.name) != getattr(defaults, field.name):
             raise ConfigError(
                 f"got both {given}= and {field.name}, which the object does not look at; give it to the object, as "
                 f"{field.name.removeprefix('mentor_')}= where it takes one, and leave {field.name} out"

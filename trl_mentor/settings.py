@@ -66,6 +66,10 @@ class StrategyKind(StrEnum):
     SRPO = "srpo"
 
 
+_WITH_ROUNDS = (StrategyKind.MENTOR, StrategyKind.RESAMPLE, StrategyKind.DAPO)
+"""Strategies that have something else to offer to a group that failed again."""
+
+
 @dataclass
 class MentorArguments(StrategyArguments):
     """Settings of the mentor, flat as TRL's are. Wrong values raise `ConfigError` on construction."""
@@ -98,7 +102,8 @@ class MentorArguments(StrategyArguments):
         metadata={
             "help": "Which rows are trained: `replace` (the re-rolled group), `single` (one success in place of one "
             "failure), `mixed` (the re-rolled group, one row of it without the hint), `union_success` (failures and "
-            "successes in the shares of their union) or `adaptive` (the re-rolled group, but that union on the question if all succeed). Default: as mentor_preset says."
+            "successes in the shares of their union) or `adaptive` (the re-rolled group, but that union on the "
+            "question if all succeed). Default: as mentor_preset says."
         },
     )
     mentor_score_on: str | None = field(
@@ -389,6 +394,7 @@ class MentorArguments(StrategyArguments):
         if not isinstance(self.mentor_strip_echo, bool | None):
             raise ConfigError(f"mentor_strip_echo must be true or false, got {self.mentor_strip_echo!r}")
         construction = self.construction()
+        refuse_rounds(self.max_rounds(), self.mentor_strategy)
         if self.mentor_schedule == ScheduleKind.AHEAD and self.max_rounds() > 1:
             raise ConfigError(
                 f"mentor_schedule='ahead' re-rolls a lesson once, in a later batch, so that mentor_max_rounds="
@@ -437,6 +443,15 @@ class MentorArguments(StrategyArguments):
         value = getattr(self, name)
         if not (_is_number(value) and value > 0) or (kind is int and not isinstance(value, int)):
             raise ConfigError(f"{name} must be a positive {'whole ' * (kind is int)}number, got {value!r}")
+
+
+def refuse_rounds(rounds: int, strategy: str) -> None:
+    """Raise `ConfigError` for several re-rolls of a group with a strategy of this package that has only one."""
+    if rounds > 1 and strategy in set(StrategyKind) - set(_WITH_ROUNDS):
+        raise ConfigError(
+            f"mentor_max_rounds={rounds} asks for another re-roll of a group that fails again, which strategy "
+            f"{strategy!r} has not; leave it out, or use one of {[kind.value for kind in _WITH_ROUNDS]}"
+        )
 
 
 def json_object(name: str, value: Any) -> dict[str, Any] | None:
