@@ -56,10 +56,10 @@ class Plain(Watched, GRPOTrainer):  # type: ignore[misc]
 class Mentored(Watched, MentorGRPOTrainer):
     """The shipped trainer."""
 
-    def _regenerate(self, *args: Any) -> Any:
+    def _regenerate(self, *args: Any, **kwargs: Any) -> Any:
         self.watch.rerolling = True
         try:
-            return super()._regenerate(*args)
+            return super()._regenerate(*args, **kwargs)
         finally:
             self.watch.rerolling = False
 

@@ -52,10 +52,10 @@ class Announcer(tiny.Recorder):
         self.announce(FIRST if self.model.training else "evaluation")
         return super()._generate_and_score_completions(inputs)
 
-    def _regenerate(self, requests: Sequence[Any], *, metrics: str = REROLL) -> list[Row]:
+    def _regenerate(self, requests: Sequence[Any], *, alone: bool = False, metrics: str = REROLL) -> list[Row]:
         before = self.reward_funcs[0].kind
         self.announce(metrics)
-        rows = super()._regenerate(requests, metrics=metrics)
+        rows = super()._regenerate(requests, alone=alone, metrics=metrics)
         self.announce(before)
         return rows
 
