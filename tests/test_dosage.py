@@ -90,7 +90,7 @@ def test_the_control_arm_has_its_share_among_those_that_are_mentored():
     assert sum(trial.draw(item) is Arm.CONTROL for item in asked) == pytest.approx(300, abs=45)
 
 
-@pytest.mark.parametrize("value", [-1, 1.5, 100.2, float("nan"), float("inf"), True, "0.15", None])
+@pytest.mark.parametrize("value", [-1, 1.5, 100.2, float("nan"), float("inf"), True, "0.15"])
 def test_a_start_that_is_no_number_of_steps_and_no_share_is_refused(value):
     with pytest.raises(ConfigError, match="mentor_start_step must be a whole number of optimizer steps, or a share"):
         MentorArguments(mentor_start_step=value)

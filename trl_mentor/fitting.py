@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from trl_mentor.assembly import completion_text
 from trl_mentor.records import Lesson, Prepared, Prompt
 from trl_mentor.strategies.base import Strategy
 
@@ -53,6 +54,32 @@ def objection(
         reason = f"with its hint the prompt has {hinted} tokens, too long for the {left} that the context leaves"
         return Objection(reason, too_long=True)
     return None
+
+
+def fitted_openings(
+    plain: Sequence[Prompt],
+    wanted: Sequence[Prompt],
+    objection_to: Callable[[Lesson, Prompt], Objection | None],
+    *,
+    special_tokens: Iterable[str],
+) -> tuple[list[Prompt], Objection | None]:
+    """The wanted prompts of first rolls, or the plain ones where the policy cannot take those, and the first reason.
+
+    Rows of a group follow each other and are looked at once.
+    """
+    tokens, found = list(special_tokens), list(wanted)
+    objections: list[Objection] = []
+    for i, (old, new) in enumerate(zip(plain, wanted, strict=True)):
+        if i and (old, new) == (plain[i - 1], wanted[i - 1]):
+            found[i] = found[i - 1]
+        elif old != new:
+            before, after = completion_text(old), completion_text(new)
+            added = " ".join(token for token in tokens if after.count(token) > before.count(token))
+            objection = objection_to(Lesson(new, hint=added), old)
+            if objection is not None:
+                objections.append(objection)
+                found[i] = old
+    return found, objections[0] if objections else None
 
 
 def fitted(

@@ -124,11 +124,11 @@ class MentorArguments(StrategyArguments):
         default=64,
         metadata={"help": "With `ahead`: most groups that wait for a hint or a place; beyond, the oldest without go."},
     )
-    mentor_start_step: float = field(
-        default=0.0,
+    mentor_start_step: float | None = field(
+        default=None,
         metadata={
-            "help": "No group is mentored before so many optimizer steps; below 1, a share of the run's steps, such "
-            "as Scaf-GRPO's 0.15. See docs/dosage.md."
+            "help": "No group is mentored before so many optimizer steps; below 1, a share of the run's steps. "
+            "Default: 0, and 0.15 for `scaffold`. See docs/dosage.md."
         },
     )
     mentor_decay: str = field(
@@ -340,7 +340,8 @@ class MentorArguments(StrategyArguments):
         self._check_choice("mentor_schedule", ScheduleKind)
         self._check_choice("mentor_backend", BackendKind)
         self._check_choice("mentor_decay", Decay)
-        check_start(self.mentor_start_step)
+        if self.mentor_start_step is not None:
+            check_start(self.mentor_start_step)
         self._check_choice("mentor_reward_errors", RewardErrors)
         self.check_strategies()
         self._check_rescue()

@@ -18,9 +18,10 @@ from trl_mentor.journal import JOURNAL_PATH, Journal
 from trl_mentor.mentor import Mentor
 from trl_mentor.probe import Prober
 from trl_mentor.records import RunInfo
+from trl_mentor.refill import Refill
 from trl_mentor.reply_cache import CACHE_DIR
 from trl_mentor.schedules import Ahead, Schedule
-from trl_mentor.settings import MentorArguments, ScheduleKind
+from trl_mentor.settings import MentorArguments, ScheduleKind, StrategyKind
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.mentor import MentorStrategy, mentor_of
 from trl_mentor.trial import Trial
@@ -45,8 +46,14 @@ def make_strategy(trainer: MentorGRPOTrainer, settings: MentorArguments, mentor:
     """The strategy that the settings name."""
     accelerator = trainer.accelerator
     cache_dir = Path(trainer.args.output_dir) / CACHE_DIR
+    refills = settings.mentor_strategy == StrategyKind.DAPO and settings.mentor_dapo_refill
     return build_strategy(
-        settings, mentor, is_main=accelerator.is_main_process, device=str(accelerator.device), cache_dir=cache_dir
+        settings,
+        mentor,
+        is_main=accelerator.is_main_process,
+        device=str(accelerator.device),
+        cache_dir=cache_dir,
+        fresh=Refill(trainer.train_dataset, seed=trainer.args.seed) if refills else None,
     )
 
 
@@ -76,8 +83,10 @@ def open_books(trainer: MentorGRPOTrainer, settings: MentorArguments) -> Books:
 
 def make_dosage(trainer: MentorGRPOTrainer, settings: MentorArguments) -> Dosage:
     """Which collapsed groups are mentored in the training that goes on, whose steps TRL knows since it began."""
-    decay, total = Decay(settings.mentor_decay), trainer.state.max_steps
-    return Dosage(trainer.args.seed, settings.mentor_start_step, decay, total)
+    decay, total, start = Decay(settings.mentor_decay), trainer.state.max_steps, settings.mentor_start_step
+    if start is None:
+        start = getattr(trainer.strategy, "start_step", 0.0)
+    return Dosage(trainer.args.seed, start, decay, total)
 
 
 def run_info(trainer: MentorGRPOTrainer, settings: MentorArguments) -> RunInfo:

@@ -1,26 +1,61 @@
-"""QuestA (see docs/strategies.md): every prompt is shown with the beginning of its solution."""
+"""QuestA (arXiv 2507.13266): every prompt is shown with the beginning of its solution."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trl_mentor.assembly import add_hint
+from trl_mentor.errors import ConfigError
 from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Prompt, Row
+from trl_mentor.strategies.material import Material
+
+MIN_CHARS = 10
+"""Shortest beginning of a solution that is shown."""
+
+_THINKING_END = "</think>"
+_TEMPLATE = "{question}\n\n## How a solution begins\n\n{hint}"
 
 
 class PrefixStrategy:
-    """Sampled, scored and trained under x_p = q + the first p of the solution's characters; p falls during the run."""
+    """QuestA (arXiv 2507.13266): x_p = q + a heading + the first p of the characters of the solution.
+
+    Every prompt is sampled, scored by the loss and given advantages under x_p; nothing is re-rolled, rewards are shown
+    q, and evaluation asks q. What stands before `</think>` is not of the solution. p falls during the run: `shares`
+    each for an equal part of its optimizer steps.
+
+    Departures: the paper trains each p until it no longer gains; the heading is our own. The paper leaves out
+    questions whose solution lacks the answer or has a beginning of under `MIN_CHARS` characters, which a trainer
+    cannot: the former are trained like all others, so filter the data set, and the latter are asked plainly, as is a
+    question without a solution.
+    """
 
     name = "static_hint"
     in_evaluation = False
 
     def __init__(self, column: str = "demonstration", *, shares: Sequence[float] = (0.5, 0.25)) -> None:
         """`column` holds a solution, or nothing, for each question."""
-        self.column = column
+        self.columns = (column,)
         self.shares = tuple(shares)
+        self._material = Material(column, expected="a text")
 
     def first_prompt(self, prompt: Prompt, example: Mapping[str, Any], *, progress: float) -> Prompt:
-        raise NotImplementedError
+        solution = example.get(self.columns[0])
+        if not isinstance(solution, str):
+            self._material.objection(solution)
+            return prompt
+        beginning = beginning_of(solution, self.share(progress))
+        if len(beginning) < MIN_CHARS:
+            return prompt
+        try:
+            return add_hint(prompt, beginning, _TEMPLATE)
+        except ConfigError:  # a conversation without a user turn
+            return prompt
+
+    def share(self, progress: float) -> float:
+        """p, when this share of the optimizer steps is done."""
+        part = int(progress * len(self.shares) + 1e-9)  # 0.29 * 100 is a little less than 29
+        return self.shares[min(part, len(self.shares) - 1)]
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
         return []
@@ -33,3 +68,9 @@ class PrefixStrategy:
 
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
         return list(original)
+
+
+def beginning_of(solution: str, share: float) -> str:
+    """The first `share` of the characters of a solution without its thinking, rounded down."""
+    text = solution.rpartition(_THINKING_END)[2].strip()
+    return text[: int(share * len(text) + 1e-9)].rstrip()

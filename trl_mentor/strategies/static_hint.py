@@ -1,4 +1,4 @@
-"""HINT (see docs/strategies.md): a collapsed group is re-rolled under a hint of the data set."""
+"""HINT (arXiv 2510.09388): a collapsed group is re-rolled under a hint of the data set."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ from collections.abc import Sequence
 
 from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_template, shorter_hint
 from trl_mentor.collapse import find_collapsed
+from trl_mentor.errors import ConfigError
 from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Row, Weighting
 from trl_mentor.rescue import scored_under, with_weighting
+from trl_mentor.strategies.material import Material, left
 
 
 class StaticHintStrategy:
-    """All G rows of a collapsed group are sampled again under q' = hint + q and scored under q, with success or not.
+    """HINT (arXiv 2510.09388): G rows of a collapsed group are sampled again under q' = hint + q and scored under q.
 
-    Their loss is multiplied by Affinity^lambda (`weighting.affinity`).
+    They replace the group whether they succeed or not: A_j = (r_j - mean r) / (std r + 1e-4) over the new rows, and
+    their loss is multiplied by Affinity^lambda (`weighting.affinity`), old log-probabilities being those under q.
+
+    Departures: a group has collapsed by its success rewards, not by the sum of all; the hint stands where
+    `hint_template` puts it. A group without a hint is left alone.
     """
 
     name = "static_hint"
@@ -26,21 +32,30 @@ class StaticHintStrategy:
         self.columns = (column,)
         self.hint_template = hint_template
         self.affinity = affinity
+        self._material = Material(column, expected="a text")
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
         return find_collapsed(states)
 
     def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
-        return [self._lesson(group, group.material.get(self.columns[0])) for group in groups]
+        return list(map(self._lesson, groups))
 
     def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
-        return self._lesson(group, None if lesson.hint is None else shorter_hint(lesson.hint))
+        hint = None if lesson.hint is None else shorter_hint(lesson.hint)
+        return None if hint is None else self._under(group, hint)
 
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
         rows = scored_under(original, rerolled)
         return with_weighting(rows, Weighting.AFFINITY) if self.affinity else rows
 
-    def _lesson(self, group: CollapsedGroup, hint: object) -> Lesson:
+    def _lesson(self, group: CollapsedGroup) -> Lesson:
+        hint = group.material.get(self.columns[0])
         if not isinstance(hint, str) or not hint.strip():
-            return Lesson(prompt=None)
-        return Lesson(add_hint(group.prompt, hint, self.hint_template), hint=hint)
+            return left(self._material.objection(hint))
+        return self._under(group, hint)
+
+    def _under(self, group: CollapsedGroup, hint: str) -> Lesson:
+        try:
+            return Lesson(add_hint(group.prompt, hint, self.hint_template), hint=hint)
+        except ConfigError as error:  # a prompt of the data set that cannot hold a hint costs its group, not the run
+            return left(str(error))
