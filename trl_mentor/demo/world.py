@@ -110,7 +110,7 @@ def _with_tests(family: str, question: str, naive: str) -> Problem | None:
     naive program a chain of repairs, each of which passes more tests, leads to the right one.
     """
     rng = random.Random(question)
-    answer = _program(family, naive, FAMILIES[family])
+    answer = compile_program(_program(family, naive, FAMILIES[family]))
     for _ in range(30):
         tests = tuple(test for test in (_test(rng, answer) for _ in range(TESTS_PER_PROBLEM)) if test is not None)
         problem = Problem(family, question, naive, tests)
@@ -131,11 +131,11 @@ def _misconceptions_show(problem: Problem) -> bool:
     return len(problem.concepts) == 1 or passed(problem.naive, problem) < max(partly)
 
 
-def _test(rng: random.Random, answer: str) -> Case | None:
+def _test(rng: random.Random, answer: CodeType) -> Case | None:
     xs = tuple(rng.randint(1, 12) for _ in range(rng.randint(6, 8)))
     n = rng.randint(11, 16)
     try:
-        return Case(xs, n, run_program(compile_program(answer), xs=xs, n=n))
+        return Case(xs, n, run_program(answer, xs=xs, n=n))
     except ProgramError:
         return None
 
