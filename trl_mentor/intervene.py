@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from trl_mentor.assembly import question_text
 from trl_mentor.collapse import SuccessRule, find_collapsed, find_unscorable, group_states, reroll_outcome
 from trl_mentor.counters import Counters, count_causes, count_guidances, count_outcomes
 from trl_mentor.dosage import Dosage
@@ -29,6 +30,7 @@ from trl_mentor.records import (
     Lesson,
     Prepared,
     RerollOutcome,
+    Roll,
     Row,
 )
 from trl_mentor.rescue import PAPER, Construction
@@ -106,6 +108,8 @@ class Outcome:
     """New rows of the re-rolled groups, by group index."""
     examples: dict[int, Mapping[str, Any]]
     """Data set rows that take the place of the batch's own, by group index."""
+    hints: list[tuple[str, str]]
+    """Hints that completions were sampled under, and the questions that they were given for."""
     ended: list[tuple[Mapping[str, Any], Past]]
     """Data set rows whose groups collapsed and how their interventions ended; one that waits counts as skipped."""
     counters: Counters
@@ -121,6 +125,8 @@ class _Subject:
     """Its newest rows, the first of which carries the data set row."""
     hints: tuple[str, ...] = ()
     """Those of earlier rounds."""
+    arm: Arm | None = None
+    """What the lot gave it in the first round."""
     fresh: bool = False
     """Whether its rows are those of another question than the batch's own."""
 
@@ -160,7 +166,7 @@ def intervene(members: Sequence[Member], concerned: Concerned, means: Means, *, 
         if first:
             plan = _first_plan(gathered, concerned, failed, means, step=step)
         else:
-            plan = _next_plan(subjects, concerned, means, step=step)
+            plan = _next_plan(len(rounds) + 1, subjects, concerned, means, step=step)
         rounds.append(_round(len(rounds) + 1, subjects, plan, means, size=size))
         subjects = _again(rounds[-1], means)
     return _outcome(rounds, originals, concerned, failed, means, step=step)
@@ -215,24 +221,30 @@ def _first_plan(
 
 
 def _next_plan(
-    subjects: Sequence[_Subject], concerned: Concerned, means: Means, *, step: int
+    number: int, subjects: Sequence[_Subject], concerned: Concerned, means: Means, *, step: int
 ) -> Callable[[], tuple[Planned, Sequence[Assignment], Counters]]:
     """Read groups as the round before left them, and plan for them again."""
 
     def plan() -> tuple[Planned, Sequence[Assignment], Counters]:
-        groups = [means.reader.read(item.index, item.members, item.hints) for item in subjects]
+        read = [means.reader.read(item.index, item.members, item.hints) for item in subjects]
+        groups = [replace(group, round=number) for group in read]
         assignments = [
             Assignment(group, example_of(item.members), step) for group, item in zip(groups, subjects, strict=True)
         ]
-        planned = _without_others(_scheduled(assignments, means), assignments, concerned)
+        arms = {item.index: item.arm for item in subjects}
+        told = [item.index for item in subjects if item.fresh]
+        planned = _without_others(_scheduled(assignments, means, arms), assignments, concerned, told)
         return planned, assignments, planned.counters
 
     return plan
 
 
-def _without_others(planned: Planned, assignments: Sequence[Assignment], concerned: Concerned) -> Planned:
-    """Without the lessons that came to nothing of groups that had not collapsed: neither counted nor told of."""
-    others = [item for item in assignments if item.group.index not in concerned.failed]
+def _without_others(
+    planned: Planned, assignments: Sequence[Assignment], concerned: Concerned, told: Sequence[int] = ()
+) -> Planned:
+    """Without the lessons that came to nothing of groups that had not collapsed, neither counted nor told of, and of
+    those that are told of already."""
+    others = [item for item in assignments if item.group.index not in concerned.failed or item.group.index in told]
     dropped = [item for item in planned.unused if any(item.assignment is other for other in others)]
     return Planned(
         places=planned.places,
@@ -261,9 +273,9 @@ def _left_as(done: _Round, number: int, place: Place, means: Means) -> _Subject:
         Member(i, row, means.policy.is_truncated(row), None if i else example)
         for i, row in enumerate(done.rows[number])
     ]
-    hints = dict.fromkeys(row.hint for row in done.rows[number] if row.hint is not None)
+    hints = dict.fromkeys([*before.hints, *(row.hint for row in done.rows[number] if row.hint is not None)])
     fresh = before.fresh or place.example is not None
-    return _Subject(before.index, members, (*before.hints, *hints), fresh)
+    return _Subject(before.index, members, tuple(hints), place.arm, fresh)
 
 
 def _planned(assignments: Sequence[Assignment], means: Means) -> Planned:
@@ -282,17 +294,32 @@ def _planned(assignments: Sequence[Assignment], means: Means) -> Planned:
     )
 
 
-def _scheduled(assignments: Sequence[Assignment], means: Means) -> Planned:
-    """What the schedule and the lot of the trial say of these groups."""
+def _scheduled(
+    assignments: Sequence[Assignment], means: Means, arms: Mapping[int, Arm | None] | None = None
+) -> Planned:
+    """What the schedule and the lot of the trial say of these groups; `arms` by group if the lot was drawn before."""
     planned = means.schedule.plan(
         assignments, lambda prepared: fitted(prepared, means.strategy, means.policy.objection)
     )
-    return _with_arms(planned, means)
+    return _with_arms(planned, means) if arms is None else _in_arms(planned, arms, means)
 
 
 def _with_arms(planned: Planned, means: Means) -> Planned:
     """The same lessons, of which the lot has withheld some hints."""
     return replace(planned, places=[item if item is None else _drawn(item, means) for item in planned.places])
+
+
+def _in_arms(planned: Planned, arms: Mapping[int, Arm | None], means: Means) -> Planned:
+    """The same lessons in the arms of the first round, which a group keeps whatever later rounds have for it."""
+
+    def kept(item: Prepared) -> Prepared:
+        return _in_arm(item, arms[item.assignment.group.index], _generic(item.assignment, means))
+
+    unused = [
+        Prepared(item.assignment, replace(item.lesson, arm=arms[item.assignment.group.index]))
+        for item in planned.unused
+    ]
+    return replace(planned, places=[item and kept(item) for item in planned.places], unused=unused)
 
 
 def _drawn(item: Prepared, means: Means) -> Prepared:
@@ -303,14 +330,21 @@ def _drawn(item: Prepared, means: Means) -> Prepared:
     generic = _generic(assignment, means)
     if means.trial.generic and (generic is None or generic.prompt is None):
         return item
-    match means.trial.draw(assignment):
+    return _in_arm(item, means.trial.draw(assignment), generic)
+
+
+def _in_arm(item: Prepared, arm: Arm | None, generic: Lesson | None) -> Prepared:
+    """The same lesson as a group of this arm gets it."""
+    lesson, assignment = item.lesson, item.assignment
+    match arm:
         case Arm.CONTROL:
-            drawn = Lesson(assignment.group.prompt, guidance=lesson.guidance, arm=Arm.CONTROL)
+            plain = assignment.group.prompt
+            given = Lesson(plain, guidance=lesson.guidance, arm=arm, rolls=(Roll(plain),) * len(lesson.rolls))
         case Arm.GENERIC if generic is not None:
-            drawn = replace(generic, guidance=lesson.guidance, arm=Arm.GENERIC)
-        case arm:
-            drawn = replace(lesson, arm=arm)
-    return Prepared(assignment, drawn)
+            given = replace(generic, guidance=lesson.guidance, arm=arm)
+        case _:
+            given = replace(lesson, arm=arm)
+    return Prepared(assignment, given)
 
 
 def _generic(assignment: Assignment, means: Means) -> Lesson | None:
@@ -407,19 +441,31 @@ def _outcome(
         details={group.cause: group.cause_detail for group in failed},
         rows={index: rows for index, (rows, _) in trained.items()},
         examples={index: place.example for index, (place, _) in last.items() if place.example is not None},
+        hints=_hints(rounds, originals),
         ended=_ended(rounds, outcomes, originals, concerned, step=step),
         counters=counters + Counters(recovery=recovery(records, topics=False)),
     )
 
 
+def _hints(rounds: Sequence[_Round], originals: Mapping[int, Sequence[Member]]) -> list[tuple[str, str]]:
+    found: dict[tuple[str, str], None] = {}
+    for done in rounds:
+        for index, place in zip(done.indices, done.places, strict=True):
+            example = place.example or example_of(originals[index])
+            hints = (item.hint for item in place.expanded(1) if item.hint is not None)
+            found.update(dict.fromkeys((hint, question_text(example["prompt"])) for hint in hints))
+    return list(found)
+
+
 def _outcomes(rounds: Sequence[_Round], concerned: Concerned, rule: SuccessRule) -> list[list[RerollOutcome | None]]:
-    """What each place of each round brought; None for a group that had not collapsed."""
+    """What each place of each round brought; None for a group that had not collapsed or had lost its place before."""
     found: list[list[RerollOutcome | None]] = []
     for number, done in enumerate(rounds):
         going_on = [item.index for item in rounds[number + 1].subjects] if number + 1 < len(rounds) else []
+        untold = {item.index for item in done.subjects if item.index in concerned.failed and not item.fresh}
         found.append(
             [
-                _place_outcome(place, rows, rule, goes_on=index in going_on) if index in concerned.failed else None
+                _place_outcome(place, rows, rule, goes_on=index in going_on) if index in untold else None
                 for index, place, rows in zip(done.indices, done.places, done.rows, strict=True)
             ]
         )
@@ -427,10 +473,10 @@ def _outcomes(rounds: Sequence[_Round], concerned: Concerned, rule: SuccessRule)
 
 
 def _place_outcome(place: Place, rows: Sequence[Row], rule: SuccessRule, *, goes_on: bool) -> RerollOutcome:
-    if goes_on:
-        return RerollOutcome.ANOTHER_ROUND
     if place.refill:
         return RerollOutcome.SKIPPED
+    if goes_on:
+        return RerollOutcome.ANOTHER_ROUND
     outcome = reroll_outcome([rule.value(row.rewards) for row in rows], rule.threshold)
     given = any(item.given is not None for item in place.rolls)
     return RerollOutcome.RESCUED if given and outcome is RerollOutcome.HINT_SATURATED else outcome

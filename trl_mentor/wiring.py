@@ -23,7 +23,7 @@ from trl_mentor.reply_cache import CACHE_DIR
 from trl_mentor.schedules import Ahead, Schedule
 from trl_mentor.settings import MentorArguments, ScheduleKind, StrategyKind
 from trl_mentor.strategies.base import Strategy
-from trl_mentor.strategies.mentor import MentorStrategy, mentor_of
+from trl_mentor.strategies.mentor import mentor_of
 from trl_mentor.trial import Trial
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ def make_strategy(trainer: MentorGRPOTrainer, settings: MentorArguments, mentor:
 def make_schedule(trainer: MentorGRPOTrainer, settings: MentorArguments) -> Schedule:
     """When collapsed groups get their lessons. Raises `ConfigError` if other ranks would give up waiting for them."""
     strategy = trainer.strategy
-    if isinstance(strategy, MentorStrategy) and settings.mentor_schedule == ScheduleKind.INLINE:
-        check_deadline(strategy.mentor.deadline, trainer.args.ddp_timeout)
+    mentor = mentor_of(strategy)
+    if mentor is not None and settings.mentor_schedule == ScheduleKind.INLINE:
+        check_deadline(mentor.deadline, trainer.args.ddp_timeout)
     schedule = build_schedule(settings, strategy)
     if isinstance(schedule, Ahead):
         groups = trainer.args.generation_batch_size // trainer.num_generations

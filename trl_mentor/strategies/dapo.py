@@ -11,15 +11,16 @@ from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Row
 class DapoStrategy:
     """Keeps the groups with 0 < successes < G (equation 8 of the paper) and samples until each place has such a group.
 
-    The paper draws new batches and filters them until the batch is full; TRL's batch has fixed places, so that each
-    place is filled by itself: by a fresh prompt, drawn with `fresh`, or, without it, by its own prompt again. At most
-    `mentor_max_rounds` times; a group that has no advantage then is trained as it is, with none.
+    The paper draws new batches and filters them until the batch is full, and throws the rest away. TRL's batch has
+    fixed places, so each place is filled by itself: by a fresh question, drawn with `fresh`, or, without it, by its
+    own prompt again; no group with an advantage is thrown away. After `mentor_max_rounds` re-rolls a group that still
+    has no advantage is trained as it is, with none, where the paper's code ends the run.
     """
 
     name = "dapo"
 
     def __init__(self, fresh: Callable[[CollapsedGroup], Mapping[str, Any]] | None = None) -> None:
-        """`fresh` returns the data set row that takes the place of a group."""
+        """`fresh` returns the data set row that takes the place of a group; see `refill.Refill`."""
         self.fresh = fresh
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
