@@ -110,7 +110,7 @@ def parse_diagnosis(text: str) -> tuple[str, ...]:
 
     Raises `ReplyError` if there are none.
     """
-    form = _last(find_objects(_visible(text)), Misconceptions)
+    form = last_form(find_objects(visible(text)), Misconceptions)
     keywords: dict[str, str] = {}
     for item in form.misconceptions:
         keyword = " ".join(clean_text(item).strip(" \t*_`\"'").split())[:MAX_KEYWORD_CHARS]
@@ -123,12 +123,12 @@ def parse_diagnosis(text: str) -> tuple[str, ...]:
 
 def parse_hint(text: str) -> str:
     """A hint in free text without label, fence or quotation marks around it. Raises `ReplyError` if it is empty."""
-    return _bare_hint(_visible(text))
+    return _bare_hint(visible(text))
 
 
 def parse_repair(text: str) -> str:
     """The rewritten hint. Raises `ReplyError` if there is none."""
-    return _bare_hint(clean_text(_last(find_objects(_visible(text)), RepairedHint).hint))
+    return _bare_hint(clean_text(last_form(find_objects(visible(text)), RepairedHint).hint))
 
 
 def parse_verdict(text: str) -> Verdict:
@@ -140,12 +140,12 @@ def parse_verdict(text: str) -> Verdict:
     `DoubtfulReplyError`, as are verdicts that differ. Thinking that was never begun may weigh LOW against HIGH, and
     must not speak of LOW alone.
     """
-    visible = _visible(text)
+    shown = visible(text)
     try:
-        found = find_objects(visible)
-        form = _last(found, Judgment)
+        found = find_objects(shown)
+        form = last_form(found, Judgment)
     except ReplyError:
-        _refuse_doubtful(visible, "the reply cannot be read and speaks of several verdicts")
+        _refuse_doubtful(shown, "the reply cannot be read and speaks of several verdicts")
         raise
     if any(_upper(each.get("verdict")) != form.verdict for each in found.objects):
         raise DoubtfulReplyError("the reply holds objects whose verdicts differ")
@@ -170,7 +170,7 @@ def _refuse_doubtful(text: str, complaint: str) -> None:
         raise DoubtfulReplyError(complaint)
 
 
-def _last(found: Found, form: type[Form]) -> Form:
+def last_form(found: Found, form: type[Form]) -> Form:
     """The last object of a reply as a form. Raises `ReplyError`, which quotes nothing of the reply."""
     try:
         return form.model_validate(found.objects[-1])
@@ -188,7 +188,8 @@ def _plain_letters(text: str) -> str:
     return unicodedata.normalize("NFKC", _INVISIBLE.sub("", _COMBINING.sub("", text)))
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
+    """What follows the thinking, without characters that JSON refuses. Raises `ReplyError` as `visible_text` does."""
     return clean_text(visible_text(text))
 
 

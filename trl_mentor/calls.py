@@ -89,7 +89,7 @@ class Caller:
         if not isinstance(reply, Reply):
             error, endpoint = describe(reply), getattr(reply, "endpoint", None)
             self.calls.append(Call(role, seconds, outlay.usage, error=error, endpoint=endpoint))
-            raise BackendError(error)
+            raise BackendError(error) from (reply if isinstance(reply, Exception) else None)
         self.calls.append(Call(role, seconds, outlay.usage, endpoint=reply.endpoint))
         return reply
 

@@ -22,15 +22,22 @@ def worth_asking_again(reply: Reply) -> bool:
 
 
 def ask_again(
-    messages: Sequence[Message], reply: Reply, error: str, schema: Mapping[str, Any] | None
+    messages: Sequence[Message],
+    reply: Reply,
+    error: str,
+    schema: Mapping[str, Any] | None,
+    *,
+    wanted: str = "the hint alone, as plain text",
 ) -> list[Message]:
     """The same conversation, its last message extended by what was wrong with the reply.
+
+    `wanted` is what to reply with where no schema says it.
 
     The reply may quote the student, so it stands in a block and not in a message of the assistant, whose words a model
     takes for its own.
     """
     visible, _ = split_thinking(reply.text)
-    form = "the hint alone, as plain text"
+    form = wanted
     if schema is not None:
         form = f"one JSON object and nothing before or after it, of this schema: {json.dumps(schema)}"
     complaint = (

@@ -21,7 +21,7 @@ from trl_mentor.packing import shorten
 from trl_mentor.quoting import neutralise, read_blocks
 from trl_mentor.records import Message, Role
 
-__all__ = ["SLOTS", "PromptTemplates", "Slot", "read_blocks"]
+__all__ = ["SLOTS", "PromptTemplates", "Slot", "TemplateSet", "read_blocks"]
 
 Block = Callable[[Context], Iterator[str]]
 Slot = str | None | Sequence[str]
@@ -30,7 +30,7 @@ Slot = str | None | Sequence[str]
 `feedback` holds one text for each of `attempts`, empty where there is none.
 """
 
-SLOTS: Mapping[Role, tuple[str, ...]] = {
+SLOTS: Mapping[str, tuple[str, ...]] = {
     Role.ATTRIBUTION: ("question", "attempts", "answer", "feedback"),
     Role.GENERATION: ("question", "attempts", "diagnosis"),
     Role.JUDGMENT: ("question", "attempts", "answer", "diagnosis", "draft"),
@@ -44,7 +44,7 @@ What all of them see comes first in the packaged templates, so that an endpoint 
 MAX_SLOT_CHARS = 24_000
 """Characters of a single text in a prompt; of a longer one its middle is left out, with a mark that says so."""
 
-_REQUIRED: Mapping[Role, tuple[str, ...]] = {
+_REQUIRED: Mapping[str, tuple[str, ...]] = {
     Role.ATTRIBUTION: ("question", "attempts"),
     Role.GENERATION: ("question",),
     Role.JUDGMENT: ("question", "draft"),
@@ -77,40 +77,47 @@ _ERRORS = (
 )
 
 
-class PromptTemplates:
-    """The templates of one domain, read once and checked at construction.
+class TemplateSet:
+    """Templates of one domain by name, read once and checked at construction.
 
-    Raises `TemplateError` if the domain is unknown, or if a template is missing, does not parse, uses a slot that its
-    role does not fill, leaves out one that its role cannot do without, or does what the sandbox forbids.
+    `slots` says what each template may use and `required` what it must show. With `stand_in` a template that the domain
+    lacks is that of the general one.
+
+    Raises `TemplateError` if the domain is unknown, or if a template is missing, does not parse, uses a slot that it
+    is not given, leaves out one that is required, or does what the sandbox forbids.
     """
 
-    def __init__(self, domain: str, templates_dir: str | Path | None = None) -> None:
-        roots = [_PACKAGED] if templates_dir is None else [Path(templates_dir), _PACKAGED]
-        _check_domain(domain, roots)
+    def __init__(
+        self,
+        domain: str,
+        templates_dir: str | Path | None = None,
+        *,
+        slots: Mapping[str, Sequence[str]],
+        required: Mapping[str, Sequence[str]],
+        stand_in: bool = False,
+    ) -> None:
+        self._roots = [_PACKAGED] if templates_dir is None else [Path(templates_dir), _PACKAGED]
+        _check_domain(domain, self._roots)
+        self._domain, self._slots = domain, slots
         self._environment = ImmutableSandboxedEnvironment(
-            loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(root) for root in roots]),
+            loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(root) for root in self._roots]),
             undefined=jinja2.StrictUndefined,
             autoescape=False,
             auto_reload=False,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates = {role: self._load(f"{domain}/{role}.jinja", SLOTS[role]) for role in Role}
-        self.fallback = self._read_fixed(f"{domain}/fallback.jinja")
-        """The fixed hint for a question whose every draft was refused."""
-        own = any((root / domain / "format.jinja").is_file() for root in roots)
-        self.format_hint = self._read_fixed(f"{domain if own else 'general'}/format.jinja")
-        """The fixed hint for a question whose every attempt misses the form that the answer should have."""
-        for role in Role:
-            self._try_out(role)
+        self._templates = {str(name): self._load(self._file(name, stand_in=stand_in), slots[name]) for name in slots}
+        for name in slots:
+            self._try_out(name, required[name])
 
-    def messages(self, role: Role, slots: Mapping[str, Slot]) -> list[Message]:
-        """The conversation for one role, every slot quoted. `slots` may hold more than the role sees.
+    def messages(self, name: str, slots: Mapping[str, Slot]) -> list[Message]:
+        """The conversation for one template, every slot quoted. `slots` may hold more than it sees.
 
         Raises `TemplateError` if the template fails on these values.
         """
-        template = self._templates[role]
-        context = template.new_context({name: _quoted(slots[name]) for name in SLOTS[role]})
+        template = self._templates[name]
+        context = template.new_context({slot: _quoted(slots[slot]) for slot in self._slots[name]})
         try:
             blocks = _filled(template, context)
             texts = {name: "".join(blocks[name][0](context)).strip() for name in _PARTS if name in blocks}
@@ -119,6 +126,10 @@ class PromptTemplates:
         if not texts.get("user"):
             raise TemplateError(f"template {template.name}: there is no text in a block named 'user'; add one")
         return [{"role": name, "content": text} for name, text in texts.items() if text]
+
+    def _file(self, name: str, *, stand_in: bool) -> str:
+        own = not stand_in or any((root / self._domain / f"{name}.jinja").is_file() for root in self._roots)
+        return f"{self._domain if own else 'general'}/{name}.jinja"
 
     def _load(self, name: str, slots: Sequence[str]) -> jinja2.Template:
         try:
@@ -155,17 +166,29 @@ class PromptTemplates:
             raise TemplateError(f"template {name}: it renders to nothing; write the fixed hint into it")
         return text
 
-    def _try_out(self, role: Role) -> None:
-        name = self._templates[role].name
+    def _try_out(self, name: str, required: Sequence[str]) -> None:
+        template = self._templates[name]
         try:  # as a whole, which is how Jinja2 finds blocks that are required and missing
-            self._templates[role].render({slot: _quoted(_BARE_SAMPLE[slot]) for slot in SLOTS[role]})
+            template.render({slot: _quoted(_BARE_SAMPLE[slot]) for slot in self._slots[name]})
         except _ERRORS as error:
-            raise _failure(name, error) from error
-        self.messages(role, _BARE_SAMPLE)
-        rendered = "\n".join(message["content"] for message in self.messages(role, _FULL_SAMPLE))
-        missing = [slot for slot in _REQUIRED[role] if f"sample-{slot}" not in rendered]
+            raise _failure(template.name, error) from error
+        self.messages(name, _BARE_SAMPLE)
+        rendered = "\n".join(message["content"] for message in self.messages(name, _FULL_SAMPLE))
+        missing = [slot for slot in required if f"sample-{slot}" not in rendered]
         if missing:
-            raise TemplateError(f"template {name}: it does not show slot {', '.join(map(repr, missing))}; add it")
+            shown = ", ".join(map(repr, missing))
+            raise TemplateError(f"template {template.name}: it does not show slot {shown}; add it")
+
+
+class PromptTemplates(TemplateSet):
+    """The templates of the four agents and the two fixed hints of one domain, checked as `TemplateSet` does."""
+
+    def __init__(self, domain: str, templates_dir: str | Path | None = None) -> None:
+        super().__init__(domain, templates_dir, slots=SLOTS, required=_REQUIRED)
+        self.fallback = self._read_fixed(self._file("fallback", stand_in=False))
+        """The fixed hint for a question whose every draft was refused."""
+        self.format_hint = self._read_fixed(self._file("format", stand_in=True))
+        """The fixed hint for a question whose every attempt misses the form that the answer should have."""
 
 
 def _filled(template: jinja2.Template, context: Context) -> Mapping[str, list[Block]]:
