@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import pytest
 import tiny
 import torch
@@ -12,25 +14,40 @@ PREFIX = tuple(tiny.tokenizer()(f"Hint: {tiny.HINT}\n\nOriginal question: ")["in
 
 
 @torch.no_grad()
-def mean_logp(model, prompt, completion, temperature=1.0):
-    """Of one completion under one prompt, token by token."""
-    total = 0.0
+def token_by_token(model, prompt, completion, temperature=1.0):
+    """Log-probabilities of one completion under one prompt, and the policy's entropies there."""
+    found = []
     for position, token in enumerate(completion):
         logits = model(torch.tensor([[*prompt, *completion[:position]]])).logits[0, -1]
-        total += (logits / temperature).log_softmax(dim=-1)[token].item()
-    return total / len(completion)
+        logps = (logits / temperature).log_softmax(dim=-1)
+        found.append((logps[token].item(), -(logps.exp() * logps).sum().item()))
+    return [list(values) for values in zip(*found, strict=True)]
 
 
-def expected(model, rows, temperature=1.0):
-    """Reliance of each hinted row, by what the policy is at the time; None for the others."""
+def mean_logp(model, prompt, completion, temperature=1.0):
+    """Of one completion under one prompt."""
+    return statistics.fmean(token_by_token(model, prompt, completion, temperature)[0])
+
+
+def measured(model, rows, temperature=1.0):
+    """Of each hinted row, by what the policy is at the time: log-ratios and entropies under the hint and without it.
+
+    None for the others.
+    """
     found = []
     for prompt, completion in rows:
         if prompt[: len(PREFIX)] != PREFIX:
             found.append(None)
             continue
-        alone, hinted = (mean_logp(model, ids, completion, temperature) for ids in (prompt[len(PREFIX) :], prompt))
-        found.append(alone - hinted)
+        under, hinted = token_by_token(model, prompt, completion, temperature)
+        alone, plain = token_by_token(model, prompt[len(PREFIX) :], completion, temperature)
+        found.append(([without - given for without, given in zip(alone, under, strict=True)], hinted, plain))
     return found
+
+
+def expected(model, rows, temperature=1.0):
+    """Mean log-ratio of each hinted row; None for the others."""
+    return [None if row is None else statistics.fmean(row[0]) for row in measured(model, rows, temperature)]
 
 
 def reliances(folder, step):

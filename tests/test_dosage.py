@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections import Counter
 
 import letters
 import pytest
@@ -13,10 +14,10 @@ from trl import GRPOTrainer
 
 from trl_mentor import Mentor, MentorGRPOTrainer, read_journal
 from trl_mentor.callback import progress_line
-from trl_mentor.counters import Counters
+from trl_mentor.counters import Counters, count_held_back
 from trl_mentor.dosage import Decay, Dosage
 from trl_mentor.errors import ConfigError
-from trl_mentor.records import Arm, Assignment, CollapsedGroup, HintOrigin, RerollOutcome
+from trl_mentor.records import Arm, Assignment, Cause, CollapsedGroup, HintOrigin, RerollOutcome
 from trl_mentor.settings import MentorArguments
 from trl_mentor.trial import Trial
 
@@ -229,6 +230,53 @@ def test_ahead_hands_over_and_uses_no_lesson_before_the_start_nor_for_those_held
 def test_prompts_that_are_held_back_are_remembered_until_they_return(tmp_path):
     letters.trained(tmp_path, {"first": {"1": "ca"}}, max_steps=2, mentor_start_step=1)
     assert read_journal(tmp_path).returns == [letters.returned(1, 1, 0, SKIPPED, 4)]
+
+
+def test_groups_that_are_held_back_are_not_counted_again_by_their_cause():
+    held = count_held_back([Cause.CUT_OFF, Cause.CUT_OFF, Cause.KNOWLEDGE])
+    skipped = Counters(groups=9, collapsed=7, skipped=7, not_asked=6, failed=1, cause_cut_off=3, cause_knowledge=4)
+    line = progress_line(4, skipped + held, 1.0)
+    assert "7 of 9 groups collapsed, 3 held back, 1 cut off, 2 not asked, 1 failed by the mentor" in line
+
+
+def test_a_run_counts_the_causes_of_the_groups_that_it_holds_back(tmp_path):
+    trainer = letters.trained(tmp_path, ALL_COLLAPSE, max_steps=2, mentor_start_step=1)
+    early = [str(item.group.cause) for item in read_journal(tmp_path) if item.step == 0]
+    found = trainer.mentor_totals.held_back_causes
+    assert {name: tally.groups for name, tally in found.cells.items()} == Counter(early)
+
+
+@pytest.mark.parametrize(
+    ("start", "total", "said"),
+    [
+        (20, 20, "mentor_start_step=20 is not reached in the 20 steps of this run"),
+        (
+            0.99,
+            20,
+            "mentor_start_step=0.99 is, rounded, all 20 steps of this run, so that no group is mentored",
+        ),
+        (0.97, 20, None),  # 19 steps
+        (0, 20, None),
+        (5, 0, None),  # not known yet
+    ],
+)
+def test_a_start_that_leaves_no_step_is_warned_about_as_it_was_given(start, total, said):
+    warning = Dosage(start=start, total=total).warning()
+    assert warning is None if said is None else warning.startswith(said)
+    assert "share" not in (warning or "") or start >= 1
+
+
+@pytest.mark.parametrize(
+    ("start", "decay", "said"),
+    [
+        (0, "none", ""),
+        (0.15, "none", "from 15% of the steps on"),
+        (300, "linear", "from step 300 on, linear decay"),
+        (0, "linear", "linear decay"),
+    ],
+)
+def test_a_dosage_is_said_where_it_is_not_the_default(start, decay, said):
+    assert str(Dosage(start=start, decay=Decay(decay), total=1000)) == said
 
 
 def test_the_progress_line_says_how_many_groups_were_held_back():

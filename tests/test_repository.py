@@ -122,7 +122,15 @@ def test_the_page_on_metrics_lists_exactly_those_of_a_window_and_a_run():
     returned = Tallies({name: Tally(4, 2) for name in names})
     trial = Tallies({f"{arm}/all": Tally(4, 2) for arm in Arm})
     probed = Tallies({str(outcome): Tally(4, 2) for outcome in RerollOutcome})
-    counted = Counters(recovery=trial, transfer=returned, probed=probed, reliance_count=1)
+    counted = Counters(
+        recovery=trial,
+        transfer=returned,
+        probed=probed,
+        reliance_count=1,
+        entropy_tokens=1,
+        echo_checked=1,
+        skipped_steps=1,
+    )
     window = [name for name in run_metrics(counted, counted) if not name.startswith("mentor/total/")]
     assert listed_metrics("Of each log window and of the run") == sorted(window)
 

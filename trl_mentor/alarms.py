@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from trl_mentor.causes import DEFAULT_ROUTES
 from trl_mentor.counters import Counters
 from trl_mentor.records import Cause, Route
+from trl_mentor.rescue import Construction
+from trl_mentor.stall import StallAlarm
 
 WORSE_BY = 0.2
 """A warning is repeated only when its share has grown by this much since."""
@@ -142,24 +144,36 @@ ALARMS = (
 
 
 class Alarms:
-    """Decides when to warn: each condition on windows of its own, once per run unless it gets clearly worse."""
+    """Decides when to warn: each condition on windows of its own, once per run unless it gets clearly worse.
 
-    def __init__(self, routes: Mapping[Cause, Route] = DEFAULT_ROUTES) -> None:
-        """`routes` says what is done about each cause."""
+    A resumed run begins with empty windows.
+    """
+
+    def __init__(
+        self, routes: Mapping[Cause, Route] = DEFAULT_ROUTES, construction: Construction | None = None
+    ) -> None:
+        """`routes` says what is done about each cause, `construction` how groups re-rolled under hints are trained."""
         self._alarms = [alarm for alarm in ALARMS if alarm.cause is None or routes[alarm.cause] is not Route.MENTOR]
         self._seen = [Counters() for _ in self._alarms]
         self._warned = [-WORSE_BY for _ in self._alarms]
+        self._stall, self._stalled_at = StallAlarm(construction), -WORSE_BY
 
     def check(self, counted: Counters, *, failure: str = "", details: Mapping[Cause, str] | None = None) -> list[str]:
         """The warnings that are due after a further stretch of the run; `details` say what showed each cause last."""
         self._seen = [seen + counted for seen in self._seen]
-        return list(self._due(failure or "no reason was given", details or {}))
+        return [*self._due(failure or "no reason was given", details or {}), *self._stalled(counted)]
 
     def forget_failures(self) -> None:
         """Begin the windows of the mentor's failures anew: what stopped it is over, and has been said."""
         for number, alarm in enumerate(self._alarms):
             if alarm.part(Counters(failed=1)):
                 self._seen[number] = Counters()
+
+    def _stalled(self, counted: Counters) -> Iterator[str]:
+        found = self._stall.check(counted)
+        if found is not None and found.collapsed[1] >= self._stalled_at + WORSE_BY:
+            self._stalled_at = found.collapsed[1]
+            yield self._stall.advice(found)
 
     def _due(self, failure: str, details: Mapping[Cause, str]) -> Iterator[str]:
         for number, (alarm, seen) in enumerate(zip(self._alarms, self._seen, strict=True)):

@@ -20,6 +20,7 @@ from trl_mentor.errors import ConfigError
 from trl_mentor.lesson_queue import LessonQueue
 from trl_mentor.records import Cause, Evaluation, Route
 from trl_mentor.schedules import Ahead
+from trl_mentor.strategies.mentor import mentor_of
 from trl_mentor.tallies import Tallies
 from trl_mentor.trackers import Tables
 from trl_mentor.uplift import difference_text, uplift
@@ -82,7 +83,9 @@ class MentorCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         Raises `ConfigError` when not bound.
         """
         trainer = self._bound()
-        self._alarms = Alarms(trainer.cause_routes)
+        hints = mentor_of(trainer.strategy) is not None
+        construction = getattr(trainer.strategy, "construction", None) if hints else None
+        self._alarms = Alarms(trainer.cause_routes, construction)
         self._before_step = (-1, {})
         saved = state.stateful_callbacks.get(type(self).__name__)
         attributes = _attributes(saved) if saved and state.global_step > 0 else {}
@@ -236,13 +239,16 @@ def progress_line(
     waited = f"; waited {share:.0%} of the time for the mentor" if inline else ""
     comparison = uplift(recovery)
     helped = "" if comparison is None else f"; uplift so far {difference_text(comparison)}"
-    return f"step {step}: {', '.join(parts)}{waited}{helped}"
+    empty = f"; {window.skipped_steps} steps left out" if window.skipped_steps else ""
+    return f"step {step}: {', '.join(parts)}{empty}{waited}{helped}"
 
 
 def _skipped(window: Counters, routes: Mapping[Cause, Route]) -> dict[str, int]:
     """The groups that were not re-rolled, by the reason."""
     causes = {
-        name: getattr(window, f"cause_{cause}") for cause, name in _SKIPPED.items() if routes[cause] is Route.SKIP
+        name: getattr(window, f"cause_{cause}") - window.held_back_causes[cause].groups
+        for cause, name in _SKIPPED.items()
+        if routes[cause] is Route.SKIP
     }
     others = {
         "not asked": window.not_asked - window.held_back - sum(causes.values()),

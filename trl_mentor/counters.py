@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
-from trl_mentor.records import Cause, GroupState, Guidance, HintOrigin, RerollOutcome
+from trl_mentor.records import Cause, GroupState, Guidance, HintOrigin, RerollOutcome, Row
 from trl_mentor.spending import Spending
 from trl_mentor.tallies import Tallies
 
@@ -30,6 +30,8 @@ class Counters:
     """Groups in whose place another question of the data set was sampled; as groups they count as skipped."""
     other_groups: int = 0
     """Groups that had not collapsed and got other rows from the strategy."""
+    opened_rows: int = 0
+    """Completions of first rolls that were sampled under another prompt than the data set's."""
     given_rows: int = 0
     """Completions that were given, as demonstrations are, and not sampled."""
     handed_over: int = 0
@@ -58,8 +60,12 @@ class Counters:
     """Groups for which the mentor was not asked, and which got no hint."""
     held_back: int = 0
     """Those of them that were left because of `mentor_start_step` or `mentor_decay`, whatever their cause."""
+    held_back_causes: Tallies = Tallies()
+    """The same by cause."""
     reward_errors: int = 0
     """Exceptions in reward functions that counted as not scored, over all processes."""
+    skipped_steps: int = 0
+    """Optimizer steps left out because no completion had a gradient (`mentor_skip_empty_steps`)."""
     seconds: float = 0.0
     """Wall-clock seconds of training."""
     mentor_seconds: float = 0.0
@@ -92,8 +98,23 @@ class Counters:
     reroll_seconds: float = 0.0
     """Wall-clock seconds of generating and scoring re-rolls."""
     reliance_sum: float = 0.0
-    """Sum of `Row.reliance` over the successes of re-rolls under a hint for which it was measured."""
+    """Sum of `Reliance.mean` over the successes of re-rolls under a hint for which it was measured."""
+    reliance_lowest_sum: float = 0.0
+    """The same of `Reliance.lowest`."""
+    reliance_total_sum: float = 0.0
+    """The same of `Reliance.total`."""
     reliance_count: int = 0
+    """Those successes."""
+    hinted_entropy_sum: float = 0.0
+    """Sum of the policy's entropy over the tokens of all completions for which it was measured, under their hints."""
+    plain_entropy_sum: float = 0.0
+    """The same without the hints."""
+    entropy_tokens: int = 0
+    """Those tokens."""
+    unhinted_echoes: int = 0
+    """Completions of the first rolls that quote a hint although their prompt has none; see `unhinted_echo`."""
+    echo_checked: int = 0
+    """Completions of the first rolls in which one was looked for."""
     mentor: Spending = Spending()
     """What the mentor took; on the main process alone."""
     recovery: Tallies = Tallies()
@@ -157,6 +178,12 @@ def count_causes(causes: Iterable[Cause]) -> Counters:
     return Counters(**found)  # type: ignore[arg-type]  # all of these are counts
 
 
+def count_held_back(causes: Iterable[Cause]) -> Counters:
+    """Counters of the groups that are held back, of which these are the causes."""
+    by_cause = Tallies.count((str(cause), True) for cause in causes)
+    return Counters(held_back=sum(tally.groups for tally in by_cause.cells.values()), held_back_causes=by_cause)
+
+
 def count_outcomes(outcomes: Iterable[RerollOutcome]) -> Counters:
     """Counters of what the interventions of one batch brought."""
     found = Counter(outcomes)
@@ -180,6 +207,21 @@ def count_guidances(guidances: Iterable[Guidance | None]) -> Counters:
         format=origins[HintOrigin.FORMAT],
         not_asked=origins[HintOrigin.NOT_ASKED],
         shortened=sum(guidance.shortened for guidance in given),
+    )
+
+
+def count_reliances(rows: Iterable[Row]) -> Counters:
+    """Counters of what the re-rolled rows owe to their hints, of those for which it was measured."""
+    measured = [(row.reliance, row.success) for row in rows if row.reliance is not None]
+    of_successes = [found for found, success in measured if success]
+    return Counters(
+        reliance_sum=sum(found.mean for found in of_successes),
+        reliance_lowest_sum=sum(found.lowest for found in of_successes),
+        reliance_total_sum=sum(found.total for found in of_successes),
+        reliance_count=len(of_successes),
+        hinted_entropy_sum=sum(found.hinted_entropy for found, _ in measured),
+        plain_entropy_sum=sum(found.plain_entropy for found, _ in measured),
+        entropy_tokens=sum(found.tokens for found, _ in measured),
     )
 
 

@@ -35,6 +35,12 @@ class Dosage:
     decay: Decay = Decay.NONE
     total: int = 0
 
+    def __str__(self) -> str:
+        """What is not the default, in words; empty if all is."""
+        start = f"from {self.start:.0%} of the steps on" if self.start < 1 else f"from step {self.start:g} on"
+        parts = [start if self.start else "", f"{self.decay} decay" if self.decay is not Decay.NONE else ""]
+        return ", ".join(filter(None, parts))
+
     @property
     def first_step(self) -> int:
         """The optimizer steps that are done before a group is mentored."""
@@ -62,9 +68,12 @@ class Dosage:
         """What to tell the user of a run in which no group can be mentored, or None."""
         if not self.total or self.first_step < self.total:
             return None
+        what = f"mentor_start_step={self.start:g}"
+        if self.start < 1:
+            return f"{what} is, rounded, all {self.total} steps of this run, so that no group is mentored; lower it"
         return (
-            f"mentor_start_step={self.first_step} is not reached in the {self.total} steps of this run, so that no "
-            "group is mentored; lower it, or give it as a share of the steps, below 1"
+            f"{what} is not reached in the {self.total} steps of this run, so that no group is mentored; lower it, or "
+            "give it as a share of the steps, below 1"
         )
 
 

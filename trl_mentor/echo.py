@@ -45,7 +45,7 @@ def echoes(text: str, hint: str, *, question: str = "") -> list[tuple[int, int]]
     be the answer: a fenced program, a box, an `<answer>`, or whatever the text ends with, closing tags apart.
     """
     spans = [(match.start(), match.end()) for match in _WORD.finditer(text)]
-    said, hinted, asked = _words(text), _words(hint), _words(question)
+    said, hinted, asked = words(text), words(hint), words(question)
     found: list[tuple[int, int]] = []
     position = 0
     last = len(_WORD.findall(_CLOSING_TAGS.sub("", text)))
@@ -139,5 +139,6 @@ def _longest(said: Sequence[str], hinted: Sequence[str]) -> int:
     return max(_longest_run(said, position, hinted) for position in range(len(said)))
 
 
-def _words(text: str) -> list[str]:
+def words(text: str) -> list[str]:
+    """The words of a text by which quotations are found, in order."""
     return [word.casefold() for word in _WORD.findall(text)]

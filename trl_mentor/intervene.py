@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from trl_mentor.assembly import question_text
 from trl_mentor.collapse import SuccessRule, find_collapsed, find_unscorable, group_states, reroll_outcome
-from trl_mentor.counters import Counters, count_causes, count_guidances, count_outcomes
+from trl_mentor.counters import Counters, count_causes, count_guidances, count_held_back, count_outcomes
 from trl_mentor.dosage import Dosage
 from trl_mentor.exchange import Exchange
 from trl_mentor.fitting import fitted
@@ -290,7 +290,7 @@ def _planned(assignments: Sequence[Assignment], means: Means) -> Planned:
     return Planned(
         places=[next(places) if reason is None else None for reason in objections],
         unused=[*planned.unused, *held_back],
-        counters=planned.counters + Counters(held_back=len(held_back)),
+        counters=planned.counters + count_held_back(item.assignment.group.cause for item in held_back),
     )
 
 

@@ -84,9 +84,26 @@ def _record(
             for column, name in enumerate(reward_names)
             if rows
         },
-        reroll_tokens=sum(len(row.completion_ids) for row in rows),
+        reroll_tokens=sum(len(row.completion_ids) for row in _sampled(rows, prepared.lesson)),
         collapsed_at=prepared.assignment.collapsed_at,
         arm=prepared.lesson.arm,
         round=round,
-        reliances=tuple(row.reliance for row in rows) if any(row.reliance is not None for row in rows) else (),
+        hints=() if prepared.lesson.guidance is not None else _hints(rows),
+        reliances=_reliances(rows),
     )
+
+
+def _sampled(rows: Sequence[Row], lesson: Lesson) -> Sequence[Row]:
+    """The rows of a lesson that the policy generated."""
+    given = [item.given is not None for item in lesson.rolls]
+    return [row for row, was_given in zip(rows, given, strict=True) if not was_given] if any(given) else rows
+
+
+def _hints(rows: Sequence[Row]) -> tuple[str | None, ...]:
+    hints = tuple(row.hint for row in rows)
+    return hints if any(hint is not None for hint in hints) else ()
+
+
+def _reliances(rows: Sequence[Row]) -> tuple[float | None, ...]:
+    measured = tuple(None if row.reliance is None else row.reliance.mean for row in rows)
+    return measured if any(value is not None for value in measured) else ()

@@ -90,7 +90,7 @@ class HintOrigin(StrEnum):
 
 
 class RerollOutcome(StrEnum):
-    """What the re-roll of a collapsed group brought; the five values are disjoint.
+    """What the re-roll of a collapsed group brought; the values are disjoint, and all but the last end the group.
 
     With the construction `replace`, the success reward gives a gradient to rescued groups alone.
     """
@@ -99,7 +99,7 @@ class RerollOutcome(StrEnum):
     HINT_SATURATED = "hint_saturated"  # all succeed
     STILL_COLLAPSED = "still_collapsed"  # none succeeds
     SKIPPED = "skipped"  # not re-rolled
-    ANOTHER_ROUND = "another_round"  # none succeeds, and the group was re-rolled once more: a later record has the end
+    ANOTHER_ROUND = "another_round"  # none succeeds, and another round follows: a later record says how it ended
 
 
 class Weighting(StrEnum):
@@ -177,6 +177,8 @@ class Attempt:
     """True when the completion ran into `max_completion_length` and ended there."""
     feedback: str | None = None
     """What the verifier reported beyond the reward, such as the tests that failed; shown to attribution alone."""
+    success: bool = field(default=False, metadata={UNWRITTEN: True})
+    """True for one that succeeded, as none of a collapsed group has; strategies read other groups too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,8 @@ class CollapsedGroup:
     """What the question is about, as a column of the data set says."""
     earlier_hints: tuple[str, ...] = ()
     """The hints of earlier rounds of this batch, under which the attempts still failed; oldest first."""
+    round: int = field(default=1, metadata={UNWRITTEN: True})
+    """Which re-roll in this batch a lesson is asked for; `Intervention.round` has it in the journal."""
     material: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata={UNWRITTEN: True})
     """Values of the columns that the strategy asks for (`columns`), such as demonstrations; not in the journal."""
 
@@ -272,6 +276,8 @@ class Roll:
     """The hint in this prompt."""
     given: str | None = None
     """The completion where it is given, as a demonstration is, and not sampled; it is then scored under `prompt`."""
+    attempt: str | None = None
+    """The earlier completion that the prompt quotes, where it is to be refined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +317,27 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
+class Reliance:
+    """What the policy makes of a completion of T tokens without its hint (q) and under it (q'), in nats.
+
+    The log-ratio of a token is log pi(token | q, before) - log pi(token | q', before): below 0 it owes to the hint.
+    """
+
+    mean: float
+    """Of the log-ratios over the T tokens."""
+    lowest: float
+    """The lowest of them, that of the token that owes most to the hint."""
+    total: float
+    """Their sum."""
+    hinted_entropy: float
+    """Sum over the T tokens of the policy's entropy under q'."""
+    plain_entropy: float
+    """The same under q."""
+    tokens: int
+    """T."""
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One completion on its way into the loss, with the prompt that it is scored under."""
 
@@ -328,12 +355,13 @@ class Row:
     """The hint that it was sampled under."""
     success: bool | None = None
     """Whether its success reward is above the threshold; None if it could not be scored."""
+    score: float | None = None
+    """Its success reward; None if it could not be scored."""
     off_context: bool = False
     """True when `prompt_ids` are not those that it was sampled under."""
     weighting: Weighting = Weighting.NONE
-    reliance: float | None = None
-    """Log-probability of the completion under the plain question minus that under `hint`, in nats per token; None
-    where it was not measured."""
+    reliance: Reliance | None = None
+    """What it owes to `hint`; None where it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,8 +389,10 @@ class Intervention:
     """What the lot gave in a run with a control; with CONTROL and GENERIC the hint of `guidance` was withheld."""
     round: int = 1
     """Which re-roll of the group in this batch it was."""
+    hints: tuple[str | None, ...] = ()
+    """The hint of each re-rolled completion, where no mentor wrote it; empty where `guidance` has it."""
     reliances: tuple[float | None, ...] = ()
-    """`Row.reliance` of each re-rolled completion, where it was measured."""
+    """Mean log-ratio of each re-rolled completion (`Reliance.mean`), where it was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,6 +447,8 @@ class RunInfo:
     """A success reward above it is a success."""
     rescue: str = ""
     """Which rows of a re-rolled group are trained, and under which prompt; empty where a strategy does not say."""
+    dosage: str = ""
+    """When in the run groups are mentored, as `Dosage` says it; empty for from the first step to the last."""
     priced: bool = False
     """Whether prices were given, so that `cost` means something."""
     version: str = ""

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import torch
 
-from trl_mentor.records import Row
+from trl_mentor.records import Reliance, Row
 
-Score = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
-"""Log-probabilities of the last tokens, shape (rows, tokens), of input ids and attention mask and for so many tokens.
-Every rank calls it equally often."""
+Score = Callable[[torch.Tensor, torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]
+"""Log-probabilities of the last tokens and the policy's entropies there, each of shape (rows, tokens), of input ids
+and attention mask and for so many tokens. Every rank calls it equally often."""
 
 
 def with_reliance(rows: Sequence[Row], plain: Sequence[Sequence[int]], score: Score, *, pad: int) -> list[Row]:
@@ -21,19 +21,32 @@ def with_reliance(rows: Sequence[Row], plain: Sequence[Sequence[int]], score: Sc
     forward passes whatever hints they hold.
     """
     completions = [row.completion_ids for row in rows]
-    hinted = _mean_log_probabilities([row.prompt_ids for row in rows], completions, score, pad)
-    alone = _mean_log_probabilities(plain, completions, score, pad)
+    under = _scored([row.prompt_ids for row in rows], completions, score, pad)
+    alone = _scored(plain, completions, score, pad)
     return [
-        replace(row, reliance=without - under) if row.hint is not None and row.completion_ids else row
-        for row, under, without in zip(rows, hinted, alone, strict=True)
+        replace(row, reliance=_reliance(hinted, without)) if row.hint is not None and row.completion_ids else row
+        for row, hinted, without in zip(rows, under, alone, strict=True)
     ]
 
 
+def _reliance(hinted: torch.Tensor, plain: torch.Tensor) -> Reliance:
+    """Of two tensors of shape (2, tokens): log-probabilities and entropies under the hint and without it."""
+    ratios, (_, hinted_entropy), (_, plain_entropy) = plain[0] - hinted[0], hinted, plain
+    return Reliance(
+        mean=ratios.mean().item(),
+        lowest=ratios.min().item(),
+        total=ratios.sum().item(),
+        hinted_entropy=hinted_entropy.sum().item(),
+        plain_entropy=plain_entropy.sum().item(),
+        tokens=len(ratios),
+    )
+
+
 @torch.no_grad()
-def _mean_log_probabilities(
+def _scored(
     prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], score: Score, pad: int
-) -> list[float]:
-    """Of each completion under its prompt, in nats per token; 0 for an empty completion."""
+) -> list[torch.Tensor]:
+    """Log-probabilities and entropies of each completion under its prompt, shape (2, tokens of the completion)."""
     before, after = max(map(len, prompts)), max(1, *map(len, completions))
     pairs = list(zip(prompts, completions, strict=True))
     ids = [
@@ -44,7 +57,5 @@ def _mean_log_probabilities(
         [0] * (before - len(prompt)) + [1] * (len(prompt) + len(completion)) + [0] * (after - len(completion))
         for prompt, completion in pairs
     ]
-    attended = torch.tensor(mask)
-    found = score(torch.tensor(ids), attended, after).float().cpu() * attended[:, -after:]
-    lengths = torch.tensor([max(1, len(completion)) for completion in completions])
-    return (found.sum(dim=1) / lengths).tolist()
+    found = torch.stack(score(torch.tensor(ids), torch.tensor(mask), after)).float().cpu()
+    return [found[:, row, : len(completion)] for row, completion in enumerate(completions)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trl_mentor.collapse import SuccessRule
-from trl_mentor.counters import Counters
+from trl_mentor.counters import Counters, count_reliances
 from trl_mentor.exchange import Exchange
 from trl_mentor.fitting import Objection
 from trl_mentor.records import Arm, Lesson, Prompt, Roll, Row
@@ -147,8 +147,7 @@ def _counted(
     seconds: float,
 ) -> Counters:
     """What the rows brought and took on all ranks."""
-    relied = [row.reliance for row in sampled if row.reliance is not None and row.success]
-    return Counters(
+    return count_reliances(sampled) + Counters(
         policy_tokens=tokens,
         reroll_tokens=tokens,
         padding_tokens=tokens - sum(len(row.completion_ids) for row in sampled),
@@ -158,8 +157,6 @@ def _counted(
             if place.arm in (Arm.CONTROL, Arm.GENERIC)
             for row in group
         ),
-        reliance_sum=sum(relied),
-        reliance_count=len(relied),
         reroll_completions=len(sampled),
         reroll_successes=sum(rule.succeeds(rule.value(row.rewards)) for row in sampled),
         given_rows=len(given),

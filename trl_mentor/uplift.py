@@ -139,6 +139,15 @@ def _rates(counters: Counters, prefix: str) -> dict[str, float]:
     found |= _carried_over(counters.transfer, "transfer") | _carried_over(counters.probed, "probe")
     if counters.reliance_count:
         found["hint_reliance"] = counters.reliance_sum / counters.reliance_count
+        found["hint_reliance_token_min"] = counters.reliance_lowest_sum / counters.reliance_count
+        found["hint_reliance_row_sum"] = counters.reliance_total_sum / counters.reliance_count
+    if counters.entropy_tokens:
+        found["reroll_entropy_hinted"] = counters.hinted_entropy_sum / counters.entropy_tokens
+        found["reroll_entropy_plain"] = counters.plain_entropy_sum / counters.entropy_tokens
+    if counters.echo_checked:
+        found["unhinted_echo_rate"] = counters.unhinted_echoes / counters.echo_checked
+    if counters.skipped_steps:
+        found["skipped_steps"] = float(counters.skipped_steps)
     return {prefix + name: value for name, value in found.items()}
 
 

@@ -106,6 +106,7 @@ def run_info(trainer: MentorGRPOTrainer, settings: MentorArguments) -> RunInfo:
         generic_fraction=trial.generic,
         success_threshold=trainer.success_rule.threshold,
         rescue=str(getattr(trainer.strategy, "construction", "")),
+        dosage=str(make_dosage(trainer, settings)),
         priced=trainer.books.priced,
         version=metadata.version("trl-mentor"),
     )

@@ -22,6 +22,8 @@ IDENTITY = {
     "num_generations": "num_generations",
     "control_fraction": "control",
     "generic_fraction": "generic",
+    "rescue": "rescue",
+    "dosage": "dosage",
 }
 """What makes two runs the same method, and how a label calls it; the seed and the number of processes do not count."""
 
