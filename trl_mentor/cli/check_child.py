@@ -52,9 +52,9 @@ class UserCode:
     def score(self, index: int, rows: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> dict[str, Any]:
         """What a loaded reward function says about one text for each row, as TRL would ask it."""
         logged: defaultdict[str, list[Any]] = defaultdict(list)
-        arguments = _arguments(rows, texts, logged)
+        arguments = reward_arguments(rows, texts, logged)
         started = time.monotonic()
-        returned = outcome_of(lambda: _called(self._rewards[index], arguments))
+        returned = outcome_of(lambda: called(self._rewards[index], arguments))
         seconds = time.monotonic() - started
         if isinstance(returned, Exception):
             return {"error": f"raised {told(returned)}"}
@@ -135,9 +135,10 @@ def completion_for(prompt: Prompt, text: str) -> Completion:
     return text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
 
 
-def _arguments(
+def reward_arguments(
     rows: Sequence[Mapping[str, Any]], texts: Sequence[str], logged: defaultdict[str, list[Any]]
 ) -> dict[str, Any]:
+    """What TRL hands to a reward function about one text for each row; what it logs goes to `logged`."""
     prompts = [row["prompt"] for row in rows]
     return {
         "prompts": prompts,
@@ -157,7 +158,8 @@ def _by_row(logged: Mapping[str, Sequence[Any]], rows: int) -> list[dict[str, An
     return [{name: values[row] for name, values in fitting.items()} for row in range(rows)]
 
 
-def _called(reward: Any, arguments: Mapping[str, Any]) -> Any:
+def called(reward: Any, arguments: Mapping[str, Any]) -> Any:
+    """What a reward function returns, also one that has to be awaited."""
     returned = reward(**arguments)
     return asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from trl_mentor.assembly import question_text
 from trl_mentor.cli.check_findings import Finding, Setup, captured_warnings, fail, ok, skipped, warn
 from trl_mentor.cli.check_scoring import LoadedReward
 from trl_mentor.cli.grpo import load_splits, pick_split
+from trl_mentor.cli.prompts import prompt_problem
 from trl_mentor.errors import ConfigError
 from trl_mentor.guards import answer_columns, refuse_images
 from trl_mentor.mentor_pool import describe, outcome_of
@@ -96,16 +96,7 @@ def _wrong_prompts(rows: Sequence[Mapping[str, Any]]) -> str:
     if len(kinds) > 1:
         return "some prompts are text and some are conversations"
     for number, row in enumerate(rows):
-        prompt = row["prompt"]
-        if isinstance(prompt, str):
-            problem = "" if prompt.strip() else "is empty"
-        elif not isinstance(prompt, list) or not all(isinstance(turn, Mapping) for turn in prompt):
-            problem = f"is {type(prompt).__name__}"
-        elif "user" not in {turn.get("role") for turn in prompt}:
-            problem = f"has the roles {[turn.get('role') for turn in prompt]} and no user turn"
-        else:
-            problem = "" if question_text(prompt).strip() else "is empty"
-        if problem:
+        if problem := prompt_problem(row["prompt"]):
             return f"the prompt of row {number} {problem}"
     return ""
 

@@ -30,6 +30,10 @@ COMMANDS = {
         "trl_mentor.cli.plan",
         "predict the time of a step with a mentor, and the mentor replicas that a run needs",
     ),
+    "prepare": (
+        "trl_mentor.cli.prepare",
+        "write hints, ladders of hints or demonstrations into the data, for strategies that need them beforehand",
+    ),
     "report": (
         "trl_mentor.cli.report",
         "see a run as one HTML page: did hints help, what did they cost, every intervention",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -11,14 +10,10 @@ from accelerate.commands.launch import launch_command_parser
 from trl import TrlParser
 from trl.cli.accelerate_config import resolve_accelerate_config_argument
 
+from trl_mentor.cli.recipe_text import check_yaml, read_recipe
 from trl_mentor.errors import ConfigError
 
 TRAINING_MODULE = "trl_mentor.cli.grpo"
-
-_MAX_BYTES = 2**20
-_MAX_DEPTH = 64
-_MAX_CHARS = 10 * _MAX_BYTES
-"""Of all values of a recipe, with each alias counted as what it stands for."""
 
 
 class WordsParser(TrlParser):  # type: ignore[misc]
@@ -48,39 +43,6 @@ def parse_recipe(parser: TrlParser, argv: Sequence[str]) -> tuple[Any, ...]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(str(error)) from error
     return parsed
-
-
-def read_recipe(path: str) -> str:
-    """The text of a recipe. Raises `ConfigError` if it is too large to be one, `OSError` if it cannot be read."""
-    with Path(path).open("rb") as file:
-        read = file.read(_MAX_BYTES + 1)
-    if len(read) > _MAX_BYTES:
-        raise ConfigError(f"{path} is larger than {_MAX_BYTES:,} bytes; is it a recipe?")
-    return read.decode("utf-8")
-
-
-def check_yaml(text: str) -> None:
-    """Raise `ConfigError` for nesting and aliases that no recipe needs and no parser survives, and for odd keys."""
-    anchored: dict[str, int] = {}
-    chars, open_nodes = 0, [("", 0)]
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_nodes.append((event.anchor or "", chars))
-            if len(open_nodes) > _MAX_DEPTH:
-                raise ConfigError(f"the recipe nests more than {_MAX_DEPTH} levels; it needs two or three")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_nodes.pop()
-            anchored[anchor] = chars - before
-        elif isinstance(event, yaml.AliasEvent):
-            chars += anchored.get(event.anchor, 0) + 1
-        elif isinstance(event, yaml.ScalarEvent):
-            anchored[event.anchor or ""] = len(event.value)
-            chars += len(event.value) + 1
-        if chars > _MAX_CHARS:
-            raise ConfigError("the aliases of the recipe (*name) stand for far too much; write the values out")
-    read = yaml.safe_load(text)
-    if isinstance(read, dict) and (odd := [key for key in read if not isinstance(key, str)]):
-        raise ConfigError(f"the key {odd[0]!r:.40} of the recipe is no text and names no argument; remove it")
 
 
 def launch_arguments(words: list[str], training_words: Sequence[str] = ()) -> Any:
