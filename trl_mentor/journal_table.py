@@ -50,6 +50,7 @@ def _features() -> dict[str, Any]:
         ),
         "completions": [text],
         "successes": [number],
+        "hints": [text],
         "reliances": [number],
         "rewards": [{"name": text, "values": [number]}],
         "calls": struct(
@@ -89,6 +90,7 @@ def _row(record: Intervention, time: str) -> dict[str, Any]:
         "attempts": group.attempts,
         "completions": record.completions,
         "successes": record.successes,
+        "hints": record.hints,
         "reliances": record.reliances,
         "rewards": [{"name": name, "values": values} for name, values in record.rewards.items()],
         "reroll_tokens": record.reroll_tokens,

@@ -34,6 +34,7 @@ _COUNTS = (
     "another_round",
     "refilled",
     "other_groups",
+    "opened_rows",
     "given_rows",
     "policy_tokens",
     "control_tokens",

@@ -24,10 +24,10 @@ class PrefixStrategy:
     q, and evaluation asks q. What stands before `</think>` is not of the solution. p falls during the run: `shares`
     each for an equal part of its optimizer steps.
 
-    Departures: the paper trains each p until it no longer gains; the heading is our own. The paper leaves out
-    questions whose solution lacks the answer or has a beginning of under `MIN_CHARS` characters, which a trainer
-    cannot: the former are trained like all others, so filter the data set, and the latter are asked plainly, as is a
-    question without a solution.
+    Departures: the paper trains each p until it no longer gains, and its recipe keeps groups with 5 % to 95 % of
+    successes alone; the heading is our own. It leaves out questions whose solution lacks the answer or has a beginning
+    of under `MIN_CHARS` characters, which a trainer cannot: the former are trained like all others, so filter the data
+    set, and the latter are asked plainly, as is a question without a solution.
     """
 
     name = "static_hint"

@@ -19,12 +19,13 @@ class ScaffoldStrategy:
     r"""Scaf-GRPO (arXiv 2510.19807): G' = (G \ {a failure}) + {o*}, with o* the success under the weakest hint h*.
 
     A collapsed group is sampled once under each hint of its ladder. A = (r - mean r) / (std r + 1e-4) over G': for
-    one success among N rows (N - 1) / sqrt(N) and -1 / sqrt(N). o* is scored under h* + q, its own prompt, and the
-    N - 1 failures under q. Without a success the group stays as it was.
+    rewards of 0 and 1 (N - 1) / sqrt(N) for o* and -1 / sqrt(N) for each failure, up to the 1e-4. o* is scored under
+    h* + q, its own prompt, and the N - 1 failures under q. Without a success the group stays as it was.
 
     Departures: all rungs are sampled at once, as in the authors' code; the paper stops at the first success, which
-    takes fewer tokens and chooses the same way. The failure is drawn by lot, as in the paper; the code takes the
-    first. The data set says which hints there are, not knowledge, planning and solution hints of four levels each.
+    chooses the same way and takes as many tokens or fewer. The failure is drawn by lot, as in the paper; the code
+    takes the first. The data set says which hints there are, not knowledge, planning and solution hints of four levels
+    each.
     """
 
     name = "scaffold"
