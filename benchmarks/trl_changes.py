@@ -26,7 +26,15 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from trl_mentor.contract import ATTRIBUTES, PARAMETERS, breaches, refuse_untested, returned_names, stored_attributes
+from trl_mentor.contract import (
+    ATTRIBUTES,
+    CALLS,
+    PARAMETERS,
+    breaches,
+    refuse_untested,
+    returned_names,
+    stored_attributes,
+)
 from trl_mentor.errors import ContractError
 
 STYLES = {"unchanged": "dim", "changed": "yellow", "gone": "red", "new": "green"}
@@ -138,7 +146,7 @@ def compare(old: Release, new: Release) -> Iterator[Part]:
     """Every part that mentoring relies on; of the config fields, those that differ."""
     callers = ("_generate", "_calculate_rewards")
     used = (name for release in (old, new) for caller in callers for name in methods_used(release, caller))
-    seam = (name for name in PARAMETERS if name in {*old.methods, *new.methods})
+    seam = (name for name in (*PARAMETERS, *CALLS) if name in {*old.methods, *new.methods})
     for name in dict.fromkeys((*seam, *used)):
         before, after = (release.methods.get(name) for release in (old, new))
         same = before is not None and after is not None and code(before) == code(after)
@@ -187,7 +195,7 @@ def refused(new: Release) -> Iterator[str]:
             refuse_untested(new.version)
         except ContractError as error:
             yield str(error)
-    of_trl = {*PARAMETERS, "__init__"} - {"_load_callback_state"}
+    of_trl = {*PARAMETERS, *CALLS, "__init__"} - {"_load_callback_state"}
     yield from breaches({name: new.methods.get(name) for name in sorted(of_trl)})
 
 

@@ -101,6 +101,16 @@ class OtherRoute(GRPOTrainer):
         return self.rollouts.generate(inputs)
 
 
+class OtherLoss(GRPOTrainer):
+    def compute_loss(self, model, inputs):
+        return self._loss(model, inputs)
+
+    def _compute_loss(self, model, inputs):
+        advantages = inputs["advantages"]
+        logps = self._get_per_token_logps_and_entropies(model)
+        return advantages * (logps - inputs.get("old_per_token_logps"))
+
+
 class OtherState(GRPOTrainer):
     def __init__(self, *args):
         self.metrics = self._step = None
@@ -128,6 +138,10 @@ class NoSource(GRPOTrainer):
         ),
         (OtherParameters, r"_calculate_rewards takes \('self', 'inputs', 'prompts', 'completions'\), expected"),
         (OtherRoute, r"_generate_and_score_completions does not call self\._generate\(prompts\) once"),
+        (
+            OtherLoss,
+            r"_compute_loss does not read inputs\['advantages'\] after scoring alone; compute_loss does not call",
+        ),
         (OtherState, r"__init__ does not set self\._metrics; __init__ does not set self\._pending_extra_logs"),
         (OtherCard, "create_model_card does not read self._paper"),
         (NoMethod, "_tokenize_prompts is gone"),

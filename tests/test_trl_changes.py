@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trl_mentor.contract import ATTRIBUTES, PARAMETERS, Generated
+from trl_mentor.contract import ATTRIBUTES, CALLS, PARAMETERS, Generated
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "trl_changes.py"
 INSTALLED = Path(importlib.util.find_spec("trl").origin).parent.parent
@@ -35,6 +35,11 @@ class GRPOTrainer:
         return self._log
     def _log(self):
         pass
+    def compute_loss(self, model, inputs):
+        return self._compute_loss(model, inputs)
+    def _compute_loss(self, model, inputs):
+        logps = self._get_per_token_logps_and_entropies(model)
+        return inputs["advantages"] * (logps - inputs.get("old_per_token_logps"))
     def _unrelated(self):
         pass
 """
@@ -80,7 +85,7 @@ def compared(tmp_path: Path, *edits: tuple[str, str], version: str = "") -> tupl
 def test_equal_sources_are_unchanged_and_only_what_mentoring_relies_on_is_listed(tmp_path):
     found, output, code = compared(tmp_path)
     methods = {name.removeprefix("method ") for name in found if name.startswith("method")}
-    assert methods == {*PARAMETERS, "_sample", "_log"}
+    assert methods == {*PARAMETERS, *CALLS, "_sample", "_log"}
     assert {name for name in found if name.startswith("attribute")} == {f"attribute {name}" for name in ATTRIBUTES}
     assert set(found.values()) == {"unchanged"}
     assert "accepted" in output

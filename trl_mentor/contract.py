@@ -40,6 +40,7 @@ PARAMETERS = {
     "_calculate_rewards": ("self", "inputs", "prompts", "completions", "completion_ids_list"),
     "_tokenize_prompts": ("self", "prompts"),
     "_get_per_token_logps_and_entropies": ("self", "model", "..."),
+    "_compute_loss": ("self", "model", "inputs"),
     "_save_checkpoint": ("self", "model", "trial"),
     "_load_callback_state": ("self",),  # of transformers' Trainer
 }
@@ -50,9 +51,14 @@ CALLS = {
     "_generate_and_score_completions": (
         "self._generate(prompts)",
         "self._calculate_rewards(inputs, prompts, completions, completion_ids_list)",
-    )
+    ),
+    "compute_loss": ("self._compute_loss(model, inputs)",),
 }
 """Calls that must stand in a method, each once: an override that TRL no longer calls would change nothing, unseen."""
+
+SCORER = "self._get_per_token_logps_and_entropies"
+READ_AFTER_SCORING = ("inputs['advantages']", "inputs.get('old_per_token_logps')")
+"""What `_compute_loss` must read, and only after its one call of `SCORER`: by then the trainer has replaced it."""
 
 ATTRIBUTES = (
     "_is_vlm",
@@ -112,7 +118,7 @@ def check_contract(trainer_class: type, *, version: str | None = None) -> None:
         except metadata.PackageNotFoundError:
             version = "unknown"
     refuse_untested(version)
-    methods = (*PARAMETERS, "__init__", "create_model_card")
+    methods = (*PARAMETERS, *(CALLS.keys() - PARAMETERS.keys()), "__init__", "create_model_card")
     found = list(breaches({name: _definition(trainer_class, name) for name in methods}))
     if found:
         raise ContractError(
@@ -151,8 +157,9 @@ def refuse_unsloth(trainer_class: type) -> None:
 def breaches(methods: Mapping[str, ast.FunctionDef | None]) -> Iterator[str]:
     """Where `GRPOTrainer` departs from what the seam relies on, in words.
 
-    `methods` holds the definitions of the methods in `PARAMETERS`, of `__init__` and of `create_model_card`, None for
-    one that is gone or whose source cannot be read. A method that is not among the keys is not looked at.
+    `methods` holds the definitions of the methods in `PARAMETERS` and `CALLS`, of `__init__` and of
+    `create_model_card`, None for one that is gone or whose source cannot be read. A method that is not among the keys
+    is not looked at.
     """
     for name, definition in methods.items():
         if definition is None:
@@ -166,6 +173,8 @@ def breaches(methods: Mapping[str, ast.FunctionDef | None]) -> Iterator[str]:
                 yield f"{name} does not call {call} once"
         if name == "_generate" and returned_names(definition) != Generated._fields:
             yield f"_generate returns {returned_names(definition)}, expected {Generated._fields}"
+        if name == "_compute_loss":
+            yield from (f"_compute_loss does not read {item} after scoring alone" for item in _read_early(definition))
         if name == "__init__":
             missing = sorted(set(ATTRIBUTES) - stored_attributes(definition))
             yield from (f"__init__ does not set self.{attribute}" for attribute in missing)
@@ -203,6 +212,16 @@ def attributes_of(node: ast.AST, use: type[ast.expr_context]) -> set[str]:
     """Attributes of `self` of which a method, or a statement, makes this use."""
     attributes = (item for item in ast.walk(node) if isinstance(item, ast.Attribute) and _is_self(item.value))
     return {item.attr for item in attributes if isinstance(item.ctx, use)}
+
+
+def _read_early(definition: ast.FunctionDef) -> list[str]:
+    """What of `READ_AFTER_SCORING` is not read, or not only after one call of `SCORER`."""
+    nodes = [(ast.unparse(node), node) for node in ast.walk(definition) if isinstance(node, ast.expr)]
+    ends = [
+        node.end_lineno or 0 for _, node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == SCORER
+    ]
+    lines = {item: [node.lineno for text, node in nodes if text == item] for item in READ_AFTER_SCORING}
+    return [item for item, read in lines.items() if len(ends) != 1 or not read or min(read) <= ends[0]]
 
 
 def _fits(parameters: tuple[str, ...], expected: tuple[str, ...]) -> bool:

@@ -40,6 +40,7 @@ from trl_mentor.guards import (
     context_length,
     refuse_images,
     refuse_multimodal,
+    refuse_weighting,
     topic_columns,
 )
 from trl_mentor.intervene import Concerned, Means, intervene
@@ -49,7 +50,7 @@ from trl_mentor.metrics import batch_metrics
 from trl_mentor.model_card import NAME, mentoring_section, paper
 from trl_mentor.model_card import tags as card_tags
 from trl_mentor.probe import apart, probe
-from trl_mentor.records import Lesson, Prompt, Row, RunInfo
+from trl_mentor.records import Lesson, Prompt, Row, RunInfo, Weighting
 from trl_mentor.reliance import with_reliance
 from trl_mentor.reroll import local_rows
 from trl_mentor.reward_errors import RewardGuard
@@ -62,6 +63,7 @@ from trl_mentor.strategies.mentor import MentorStrategy, mentor_of
 from trl_mentor.transfer import question_key, returned, transfer
 from trl_mentor.uplift import run_metrics
 from trl_mentor.vllm_cpu import use_cpu_engine
+from trl_mentor.weighting import WEIGHTING, encoded, weighed
 from trl_mentor.wiring import make_dosage, make_schedule, make_strategy, open_books, read_rewards, run_info
 
 logger = logging.getLogger(__name__)
@@ -75,8 +77,9 @@ HINT_COLUMN = "mentor/hint"
 class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     """GRPO in which a group whose every completion fails is sampled again under a mentor's hint.
 
-    Takes everything `GRPOTrainer` takes. What it does not do: change the loss, the optimizer or the rewards; show the
-    hint to a reward function; mentor during evaluation; touch the data set; stop or stall for a mentor that fails.
+    Takes everything `GRPOTrainer` takes. What it does not do: change the optimizer, the rewards or, unless a strategy
+    or `mentor_rescue_shaping` weighs rows (`trl_mentor.weighting`), the loss; show the hint to a reward function;
+    mentor during evaluation; touch the data set; stop or stall for a mentor that fails.
     Tools, environments, `rollout_func` and images are refused at construction.
 
     Args:
@@ -130,6 +133,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._batch_rewards: torch.Tensor | None = None
         self._misreported: set[str] = set()
         self._batch_hints: list[str] = []
+        self._batch_weightings: list[Weighting] = []
+        self._weighed: dict[str, Any] | None = None
         self._reports_logprobs = False
         self.books = open_books(self, settings)
         """What the run counts, remembers and writes down."""
@@ -183,6 +188,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._training_batch = self.model.training and not self._evaluating
         self._batch_inputs = inputs
+        self._batch_weightings = []
         if self._training_batch:
             # Reward functions may edit what they are shown, and the first scoring comes before the re-roll.
             start, size = self._exchange.rank * len(inputs), self.num_generations
@@ -191,7 +197,31 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                 refuse_images(inputs[0])
                 self._reader = self._read_with(inputs[0])
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        if any(weighting is not Weighting.NONE for weighting in self._batch_weightings):
+            output[WEIGHTING] = encoded(self._batch_weightings, self.accelerator.device)
         return output
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        self._weighed = dict(inputs) if WEIGHTING in inputs else None
+        try:
+            loss: torch.Tensor = super()._compute_loss(model, inputs if self._weighed is None else self._weighed)
+            return loss
+        finally:
+            self._weighed = None
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        if self._weighed is not None:  # the loss, which has yet to read what is replaced here
+            low, high = self.args.epsilon, self.args.epsilon_high
+            new = weighed(
+                self._weighed,
+                found[0].detach(),
+                gamma=self._settings.mentor_shaping_gamma,
+                exponent=getattr(self.strategy, "affinity", 1.0),
+                clip=(low, low if high is None else high),
+            )
+            self._weighed.update(new)
+        return found
 
     def _generate(self, prompts: list[Any]) -> Generated:
         counters = self._probe() if self._training_batch else Counters()
@@ -310,6 +340,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         rewards = taken_over(outcome.rows, rows, rewards, rank=self._exchange.rank)
         show_prompts(outcome.examples, prompts, size=self.num_generations, rank=self._exchange.rank)
         self._batch_hints = [row.hint or "" for row in rows]
+        refuse_weighting((row.weighting for group in outcome.rows.values() for row in group), self.args)
+        self._batch_weightings = [row.weighting for row in rows]
         self._write_back_logs(rows)
         return spliced(first, rows), rewards, outcome.counters
 

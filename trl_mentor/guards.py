@@ -11,11 +11,13 @@ from trl_mentor.backends.vllm import engines_held, require_vllm
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import MENTOR_SETTINGS, STRATEGY_SETTINGS
 from trl_mentor.mentor import Mentor
+from trl_mentor.records import Weighting
 from trl_mentor.rescue import PAPER
 from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind, refuse_rounds
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.none import NoneStrategy
 from trl_mentor.strategies.resample import ResampleStrategy
+from trl_mentor.strategy_settings import StaticHint
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +25,8 @@ REFUSED_OPTIONS = ("tools", "environment_factory", "rollout_func")
 IMAGE_COLUMNS = ("image", "images")
 TOPIC_COLUMNS = ("topic", "subject")
 ANSWER_COLUMNS = ("answer", "solution")
+UNCLIPPED = ("cispo", "sapo", "vespo")
+"""Losses of TRL in which `epsilon` is no range of ratios."""
 TESTS_COLUMN = "tests"
 """The reference of a programming task, which has no answer: what failed is the mentor's to read (`channel`)."""
 
@@ -55,6 +59,7 @@ def check_arguments(
         )
     if mentor is not None and strategy is not None:
         raise ConfigError("got both mentor= and strategy=; pass MentorStrategy(mentor) as the strategy alone")
+    refuse_weighting(weightings(settings, strategy), given.get("args"))
     if strategy is not None:
         refuse_unused_settings(settings, given="strategy", unused=STRATEGY_SETTINGS)
         refuse_arm_without_hint(settings, strategy)
@@ -117,6 +122,39 @@ def refuse_construction_ahead(settings: MentorArguments, strategy: Strategy) -> 
             "mentor_schedule='ahead' trains re-rolled rows as they are, but the strategy's construction is "
             f"{construction}; leave it out, or use mentor_schedule='inline'"
         )
+
+
+def weightings(settings: MentorArguments, strategy: Strategy | None) -> list[Weighting]:
+    """How rows of the run will be weighed by the loss, as far as settings and strategy show it beforehand."""
+    name = settings.mentor_strategy if strategy is None else strategy.name
+    if strategy is None:
+        hinted = name == StrategyKind.STATIC_HINT and settings.mentor_static_hint == StaticHint.HINT
+        shaped, affinity = settings.construction().shaped, settings.mentor_affinity if hinted else 0.0
+    else:
+        shaped, affinity = getattr(strategy, "construction", PAPER).shaped, getattr(strategy, "affinity", 0.0)
+    shaped = shaped or name in (StrategyKind.LUFFY, StrategyKind.CRITIQUE)
+    return [Weighting.SHAPED] * shaped + [Weighting.AFFINITY] * bool(affinity)
+
+
+def refuse_weighting(found: Iterable[Weighting], args: Any) -> None:
+    """Raise `ConfigError` if rows are to be weighed so and the loss of these arguments has no place for it."""
+    kinds = set(found)
+    level = getattr(args, "importance_sampling_level", "token")
+    if kinds - {Weighting.NONE} and level != "token":
+        raise ConfigError(
+            f"rows are weighed token by token (luffy, critique, static_hint or mentor_rescue_shaping), but "
+            f"importance_sampling_level is {level!r}, with which the loss has one ratio per row; use 'token'"
+        )
+    if Weighting.AFFINITY not in kinds:
+        return
+    loss_type, epsilon = getattr(args, "loss_type", "dapo"), getattr(args, "epsilon", 0.2)
+    if loss_type in UNCLIPPED:
+        raise ConfigError(
+            f"mentor_affinity counts the tokens that are not clipped, but loss_type={loss_type!r} clips no ratio at "
+            "1 - epsilon and 1 + epsilon; use 'dapo', 'grpo', 'bnpo', 'dr_grpo' or 'luspo', or mentor_affinity 0"
+        )
+    if epsilon <= 0:
+        raise ConfigError(f"mentor_affinity measures drift by epsilon, which must be above 0, got {epsilon}")
 
 
 def refuse_arm_without_hint(settings: MentorArguments, strategy: Strategy) -> None:
