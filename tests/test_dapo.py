@@ -173,7 +173,7 @@ def test_a_stream_is_refused_and_its_own_prompts_can_be_sampled_again(tmp_path):
 
 
 def test_places_in_the_background_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="'dapo' fills the places of a batch before it is trained"):
+    with pytest.raises(ConfigError, match="where strategy 'dapo' puts new rows among"):
         tiny.config(tmp_path, **DAPO, mentor_schedule="ahead", mentor_max_rounds=1)
 
 

@@ -20,6 +20,7 @@ class SuccessRule:
     """
 
     weights: tuple[float, ...]
+    """Of the first so many rewards, which are all that count."""
     chosen: tuple[int, ...] = ()
     """Columns of the success rewards; empty means the weighted sum of all."""
     threshold: float = 0.0
@@ -57,7 +58,7 @@ class SuccessRule:
         """What `value` is made of: the success rewards, or all of them with their weights; NaN if not scored."""
         if self.chosen:
             return [rewards[column] for column in self.chosen]
-        return [weight * reward for weight, reward in zip(self.weights, rewards, strict=True)]
+        return [weight * reward for weight, reward in zip(self.weights, rewards, strict=False)]
 
     def succeeds(self, value: float) -> bool:
         """Whether a success reward exceeds the threshold; NaN does not."""

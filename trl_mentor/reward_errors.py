@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from torch import nn
 
 from trl_mentor.channel import VERIFIER_ERROR
 from trl_mentor.mentor_pool import describe, outcome_of
-
-RewardFunction = Callable[..., Any]
+from trl_mentor.rewards.callables import RewardFunction, is_async, name_of
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +45,8 @@ class RewardGuard:
             return [self.wrap(function) for function in functions]
         if isinstance(functions, str | nn.Module) or not callable(functions):
             return functions
-        name = _name(functions)
-        wrapped = self._wrap_async(functions, name) if _is_async(functions) else self._wrap(functions, name)
+        name = name_of(functions)
+        wrapped = self._wrap_async(functions, name) if is_async(functions) else self._wrap(functions, name)
         wrapped.__name__ = name
         return wrapped
 
@@ -141,16 +139,3 @@ def _number(value: Any) -> float:
     if isinstance(value, str | bytes | bytearray):
         raise TypeError("a text is no number")
     return float(value)
-
-
-def _is_async(function: RewardFunction) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-
-
-def _name(function: RewardFunction) -> str:
-    """The name under which TRL logs it."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return str(getattr(function, "__name__", type(function).__name__))
