@@ -73,6 +73,7 @@ def slots(text: str):
         "attempts": tuple(pack_attempts([Attempt(text), Attempt("other")], 8_000)),
         "feedback": (text[:500] or "x", "x"),
         "diagnosis": (text[:200], "b"),
+        "earlier_hints": (text, "b"),
         "draft": text,
         "critique": text[:2_000],
     }

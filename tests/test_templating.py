@@ -20,6 +20,7 @@ SLOTS = {
     "attempts": ("one", "two"),
     "feedback": ("", "test 3 failed"),
     "diagnosis": ("counts 1 as prime", "stops too early"),
+    "earlier_hints": ("List them all.",),
     "draft": "What is the smallest prime?",
     "critique": "too vague",
 }
@@ -72,9 +73,9 @@ def test_every_role_has_a_system_and_a_user_message_with_the_question(domain, ro
     ("role", "sees"),
     [
         (Role.ATTRIBUTION, {"question", "attempt", "answer", "feedback"}),
-        (Role.GENERATION, {"question", "attempt", "diagnosis"}),
+        (Role.GENERATION, {"question", "attempt", "diagnosis", "earlier_hint"}),
         (Role.JUDGMENT, {"question", "attempt", "answer", "diagnosis", "draft"}),
-        (Role.REPAIR, {"question", "attempt", "diagnosis", "draft", "critique"}),
+        (Role.REPAIR, {"question", "attempt", "diagnosis", "earlier_hint", "draft", "critique"}),
     ],
 )
 def test_each_role_sees_exactly_what_it_should(domain, role, sees):
@@ -110,6 +111,7 @@ REALISTIC = {
         f"Attempt {n}. " + "We try p = 5: 15 is no prime, so we go on with p = 7. " * 28 for n in range(8)
     ),
     "feedback": ("",) * 8,
+    "earlier_hints": (),
     "diagnosis": ("treats the first prime that fails as the last", "does not look at remainders modulo three"),
     "draft": "What are the remainders of the three numbers when you divide them by three, and what follows from them?",
     "critique": "It names the method that solves the problem. Ask about what the attempts overlooked instead.",
@@ -156,12 +158,24 @@ def test_unknown_answer_no_attempts_and_no_diagnosis_leave_no_empty_block(role):
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_hostile_text_stays_in_its_block_and_is_read_back_unchanged(hostile):
-    text = user_text(Role.REPAIR, question=hostile, draft=hostile, critique=hostile, diagnosis=(hostile, "b"))
+    texts = {"diagnosis": (hostile, "b"), "earlier_hints": ("a", hostile)}
+    text = user_text(Role.REPAIR, question=hostile, draft=hostile, critique=hostile, **texts)
+    assert read_blocks(text, "earlier_hint") == ["a", hostile]
     for name in ("question", "draft", "critique"):
         assert read_blocks(text, name) == [hostile]
     assert read_blocks(text, "diagnosis") == [f"{hostile}\nb"]
     attempts = read_blocks(user_text(Role.ATTRIBUTION, attempts=(hostile, "x", hostile)), "attempt")
     assert attempts == [hostile, "x", hostile]
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("role", [Role.GENERATION, Role.REPAIR])
+def test_who_writes_a_hint_sees_those_that_failed_and_is_asked_for_another(domain, role):
+    text = user_text(role, domain, earlier_hints=("Draw it.", "Count again."))
+    assert read_blocks(text, "earlier_hint") == ["Draw it.", "Count again."]
+    assert '<earlier_hint number="1">\nDraw it.\n</earlier_hint>' in text
+    assert "earlier hint" in text.rsplit("\n</", 1)[1]
+    assert "earlier" not in user_text(role, domain, earlier_hints=())
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

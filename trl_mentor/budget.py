@@ -73,6 +73,7 @@ class Budget:
                 )
         self._lock = threading.Lock()
         self._run = _Limits("run", self.limits)
+        self._batch = _Limits("batch", self.limits)
         self._average = {"calls": 1.0, "tokens": 0.0, "cost": 0.0}
         self._answered = 0
         self._hear = hear
@@ -89,9 +90,13 @@ class Budget:
             self._run.spent = {"calls": total.calls, "tokens": total.tokens, "cost": spent.cost}
             self._said.clear()
 
-    def shares(self, groups: int) -> list[Allowance]:
-        """What the groups of one batch may draw, in their order: the first ones set their calls aside first."""
-        batch = _Limits("batch", self.limits)
+    def shares(self, groups: int, *, same_batch: bool = False) -> list[Allowance]:
+        """What the groups of one batch may draw, in their order: the first ones set their calls aside first.
+
+        `same_batch`: they are groups of the batch before, in another round, and draw what that left.
+        """
+        batch = self._batch if same_batch else _Limits("batch", self.limits)
+        self._batch = batch
         allowances = [Allowance(self, (self._run, batch)) for _ in range(groups)]
         for allowance in allowances:
             allowance.set_aside()

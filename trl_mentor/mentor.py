@@ -131,7 +131,7 @@ class Mentor:
         clock = Clock(self.deadline)
         self._clocks.add(clock)
         order = self._order(groups)
-        allowances = self.budget.shares(len(order))
+        allowances = self.budget.shares(len(order), same_batch=any(group.round > 1 for group in groups))
         tutorials = {
             index: Tutorial(self.plan, groups[index], self._caller(clock, allowance))
             for index, allowance in zip(order, allowances, strict=True)

@@ -17,6 +17,7 @@ BLOCK_NAMES = (
     "attempt",
     "feedback",
     "diagnosis",
+    "earlier_hint",
     "draft",
     "critique",
     "reply",

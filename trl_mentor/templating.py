@@ -25,16 +25,17 @@ __all__ = ["SLOTS", "PromptTemplates", "Slot", "TemplateSet", "read_blocks"]
 
 Block = Callable[[Context], Iterator[str]]
 Slot = str | None | Sequence[str]
-"""Value of a slot: a text, None (only `answer`, when it is not known), or texts (`attempts`, `feedback`, `diagnosis`).
+"""Value of a slot: a text, None (only `answer`, when it is not known), or texts (`attempts`, `feedback`, `diagnosis`,
+`earlier_hints`).
 
 `feedback` holds one text for each of `attempts`, empty where there is none.
 """
 
 SLOTS: Mapping[str, tuple[str, ...]] = {
     Role.ATTRIBUTION: ("question", "attempts", "answer", "feedback"),
-    Role.GENERATION: ("question", "attempts", "diagnosis"),
+    Role.GENERATION: ("question", "attempts", "diagnosis", "earlier_hints"),
     Role.JUDGMENT: ("question", "attempts", "answer", "diagnosis", "draft"),
-    Role.REPAIR: ("question", "attempts", "diagnosis", "draft", "critique"),
+    Role.REPAIR: ("question", "attempts", "diagnosis", "earlier_hints", "draft", "critique"),
 }
 """What each role sees. The roles that write hints never see the answer.
 
@@ -56,10 +57,18 @@ _FULL_SAMPLE: Mapping[str, Slot] = {
     "attempts": ("sample-attempts", "another attempt"),
     "feedback": ("", "sample-feedback"),
     "diagnosis": ("sample-diagnosis", "another phrase"),
+    "earlier_hints": ("sample-earlier-hint", "another hint"),
     "draft": "sample-draft",
     "critique": "sample-critique",
 }
-_BARE_SAMPLE: Mapping[str, Slot] = {**_FULL_SAMPLE, "answer": None, "attempts": (), "feedback": (), "diagnosis": ()}
+_BARE_SAMPLE: Mapping[str, Slot] = {
+    **_FULL_SAMPLE,
+    "answer": None,
+    "attempts": (),
+    "feedback": (),
+    "diagnosis": (),
+    "earlier_hints": (),
+}
 
 _PARTS = ("system", "user")
 """The blocks that are messages."""

@@ -170,6 +170,7 @@ class Tutorial:
             "attempts": self.attempts,
             "feedback": self.feedback,
             "diagnosis": self.diagnosis,
+            "earlier_hints": group.earlier_hints,
             "draft": draft,
             "critique": critique,
         }
