@@ -39,12 +39,35 @@ def add_hint(prompt: Prompt, hint: str, template: str = DEFAULT_HINT_TEMPLATE) -
     check_hint_template(template)
     before, _, after = template.partition("{question}")
     before, after = before.replace("{hint}", hint), after.replace("{hint}", hint)
-    if isinstance(prompt, str):
-        return f"{before}{prompt}{after}"
-    messages = deepcopy(prompt)
-    turn = _last_user_turn(messages)
-    turn["content"] = _wrap(turn.get("content"), before, after)
-    return messages
+    return _around(prompt, before, after)
+
+
+def check_critique_template(template: str) -> None:
+    """Raise `ConfigError` unless `{question}` and `{critique}` stand in the template once each, `{attempt}` at most.
+
+    All other braces are literal text.
+    """
+    for slot, least in (("{question}", 1), ("{critique}", 1), ("{attempt}", 0)):
+        found = template.count(slot)
+        if not least <= found <= 1:
+            raise ConfigError(
+                f"the critique template {template!r} has {found} {slot} slots; expected {{question}} and {{critique}} "
+                "exactly once each, and {attempt} once or not at all"
+            )
+
+
+def add_critique(prompt: Prompt, attempt: str, critique: str, template: str) -> Prompt:
+    """A new prompt that asks to answer again; `prompt` itself stays as it is, and `add_hint` says where texts go.
+
+    Question, attempt and critique are inserted verbatim. Raises `ConfigError` as `add_hint` does.
+    """
+    check_critique_template(template)
+    texts = {"{attempt}": attempt, "{critique}": critique}
+    before, _, after = (
+        re.sub(r"\{attempt\}|\{critique\}", lambda slot: texts[slot[0]], part)
+        for part in template.partition("{question}")
+    )
+    return _around(prompt, before, after)
 
 
 def shorter_hint(hint: str) -> str | None:
@@ -72,6 +95,15 @@ def completion_text(completion: Completion) -> str:
         return completion
     texts = (_content_text(message.get("content")) for message in completion)
     return "\n".join(text for text in texts if text)
+
+
+def _around(prompt: Prompt, before: str, after: str) -> Prompt:
+    if isinstance(prompt, str):
+        return f"{before}{prompt}{after}"
+    messages = deepcopy(prompt)
+    turn = _last_user_turn(messages)
+    turn["content"] = _wrap(turn.get("content"), before, after)
+    return messages
 
 
 def _last_user_turn(messages: list[Message]) -> Message:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from trl_mentor.assembly import completion_text
-from trl_mentor.records import Lesson, Prepared, Prompt
+from trl_mentor.records import Guidance, HintOrigin, Lesson, Prepared, Prompt
 from trl_mentor.strategies.base import Strategy
 
 
@@ -34,8 +34,8 @@ def objection(
     `context_room` and `engine_room` are the tokens left for a prompt, `completion_room` those for a completion. An
     engine refuses what it has no room for; a context that the plain prompt exceeds is no limit.
     """
-    given = lesson.rolls[0].given if lesson.rolls else None
-    for name, text in (("hint", lesson.hint or ""), ("demonstration", given or "")):
+    given, attempt = (lesson.rolls[0].given, lesson.rolls[0].attempt) if lesson.rolls else (None, None)
+    for name, text in (("hint", lesson.hint or ""), ("demonstration", given or ""), ("attempt", attempt or "")):
         for token in special_tokens:
             # Some tokenizers have an ordinary word or sign for padding.
             if len(token) > 1 and not token.isalnum() and token in text:
@@ -99,8 +99,7 @@ def fitted(
         shorter = strategy.shorten(group, lesson) if objection.too_long else None
         if shorter is not None and len(str(shorter.prompt)) >= len(str(lesson.prompt)):
             shorter = None  # a strategy that gets nowhere
-        guidance = lesson.guidance and lesson.guidance.without_hint(objection.reason)
-        lesson = Lesson(prompt=None, guidance=guidance) if shorter is None else shorter
+        lesson = _refused(lesson, objection.reason) if shorter is None else shorter
     return Prepared(prepared.assignment, lesson)
 
 
@@ -114,4 +113,11 @@ def _fitted_rolls(
     if kept:
         return replace(lesson, prompt=kept[0].prompt, hint=kept[0].hint, rolls=kept)
     reason = next(found.reason for found in objections if found is not None)
-    return Lesson(prompt=None, guidance=lesson.guidance and lesson.guidance.without_hint(reason))
+    return _refused(lesson, reason)
+
+
+def _refused(lesson: Lesson, reason: str) -> Lesson:
+    """What is left of a lesson that the policy cannot take; who wrote it or not, the journal has the reason."""
+    if lesson.guidance is None:
+        return Lesson(prompt=None, guidance=Guidance(None, HintOrigin.NOT_ASKED, reason=reason))
+    return Lesson(prompt=None, guidance=lesson.guidance.without_hint(reason))

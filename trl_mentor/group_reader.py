@@ -90,6 +90,7 @@ def _attempt(sign: Sign, member: Member) -> Attempt:
         reward=none_if_nan(sign.success) if sign.judged else None,
         truncated=sign.truncated,
         feedback="\n".join(note for note in notes if note) or None,
+        success=sign.judged and member.row.success is True,
     )
 
 

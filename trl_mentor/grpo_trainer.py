@@ -6,7 +6,7 @@ import inspect
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ import torch
 from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
-from trl_mentor.assembly import question_text
+from trl_mentor.assembly import completion_text, question_text
 from trl_mentor.bill import Bill
 from trl_mentor.callback import MentorCallback, ends_window
 from trl_mentor.causes import WITHOUT_A_MENTOR
@@ -29,14 +29,16 @@ from trl_mentor.contract import Generated, check_contract
 from trl_mentor.counters import Counters, count_states
 from trl_mentor.dosage import Dosage
 from trl_mentor.echo import without_echo
+from trl_mentor.empty_steps import EmptySteps, refuse_skipping
 from trl_mentor.engine_limit import engine_limit
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
-from trl_mentor.fitting import Objection, objection
+from trl_mentor.fitting import Objection, fitted_openings, objection
 from trl_mentor.group_reader import GroupReader, Member
 from trl_mentor.guards import (
     answer_columns,
     check_arguments,
+    check_material,
     context_length,
     refuse_images,
     refuse_multimodal,
@@ -51,6 +53,8 @@ from trl_mentor.model_card import NAME, mentoring_section, paper
 from trl_mentor.model_card import tags as card_tags
 from trl_mentor.probe import apart, probe
 from trl_mentor.records import Lesson, Prompt, Row, RunInfo, Weighting
+from trl_mentor.refill import Refill
+from trl_mentor.reflecting import add_reflection, pays_reflection
 from trl_mentor.reliance import with_reliance
 from trl_mentor.reroll import local_rows
 from trl_mentor.reward_errors import RewardGuard
@@ -61,6 +65,7 @@ from trl_mentor.settings import RewardErrors, StrategyKind
 from trl_mentor.strategies.base import Opening, Strategy
 from trl_mentor.strategies.mentor import MentorStrategy, mentor_of
 from trl_mentor.transfer import question_key, returned, transfer
+from trl_mentor.unhinted_echo import UnhintedEchoes
 from trl_mentor.uplift import run_metrics
 from trl_mentor.vllm_cpu import use_cpu_engine
 from trl_mentor.weighting import WEIGHTING, encoded, weighed
@@ -104,9 +109,12 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         settings = mentor_arguments(given.get("args"))
         zero3 = is_deepspeed_zero3_enabled()
         check_arguments(given, settings, mentor=mentor, strategy=strategy, zero3=zero3)
+        decisive, last = settings.mentor_success_rewards, None
+        if pays_reflection(settings, strategy):
+            decisive, last = add_reflection(given, settings), -1
         self._reward_guard: RewardGuard | None = None
         if settings.mentor_reward_errors == RewardErrors.UNSCORABLE:
-            self._reward_guard = RewardGuard(decisive=settings.mentor_success_rewards)
+            self._reward_guard = RewardGuard(decisive=decisive)
             given["reward_funcs"] = self._reward_guard.wrap(given.get("reward_funcs"))
         super().__init__(*bound.args[1:], **bound.kwargs)
         use_cpu_engine(self)
@@ -115,7 +123,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             refuse_multimodal()
         self._settings = settings
         self.success_rule, self._format_columns = read_rewards(
-            self.reward_func_names, self.reward_weights.tolist(), settings
+            self.reward_func_names[:last], self.reward_weights.tolist()[:last], settings
         )
         self.strategy = make_strategy(self, settings, mentor) if strategy is None else strategy
         self.schedule = make_schedule(self, settings)
@@ -133,12 +141,18 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._batch_rewards: torch.Tensor | None = None
         self._misreported: set[str] = set()
         self._batch_hints: list[str] = []
+        self._opening_refused = self._lesson_refused = False
         self._batch_weightings: list[Weighting] = []
         self._weighed: dict[str, Any] | None = None
         self._reports_logprobs = False
+        self._echoes = UnhintedEchoes()
         self.books = open_books(self, settings)
         """What the run counts, remembers and writes down."""
         self._bind_callback()
+        if settings.mentor_skip_empty_steps:
+            scaled = self.args.fp16 or self.accelerator.scaler is not None
+            refuse_skipping(self.args, scaled=scaled, deepspeed=self.is_deepspeed_enabled)
+            self.add_callback(EmptySteps(self._exchange, self._count_skipped_step))
 
     @property
     def mentor_totals(self) -> Counters:
@@ -225,19 +239,26 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _generate(self, prompts: list[Any]) -> Generated:
         counters = self._probe() if self._training_batch else Counters()
-        first = Generated._make(super()._generate(self._opened(prompts)))
+        opened = self._opened(prompts)
+        first = Generated._make(super()._generate(opened))
         if not self._training_batch:
             return first
         self._reports_logprobs = first.logprobs is not None
         rewards, reported = self._score(self._batch_inputs, prompts, first)
         rule, size = self.success_rule, self.num_generations
         states = group_states([rule.value(row) for row in rewards.tolist()], size, rule.threshold)
-        mine = self._returning()
-        tokens, returning = self._exchange.totals([sum(map(len, first.completion_ids)), len(mine)])
+        changed = {i for i, (plain, new) in enumerate(zip(prompts, opened, strict=True)) if new != plain}
+        mine = self._returning(apart_from=changed)
+        echoes = self._count_echoes(prompts, first, apart_from=changed)
+        sums = [sum(map(len, first.completion_ids)), len(mine), len(changed), echoes]
+        tokens, returning, opened_rows, echoes = self._exchange.totals(sums)
         counters += count_states(states) + Counters(
             policy_tokens=tokens,
+            opened_rows=opened_rows,
             completions=len(rewards),
             successes=sum(rule.succeeds(rule.value(row)) for row in rewards.tolist()),
+            unhinted_echoes=echoes,
+            echo_checked=len(rewards) - opened_rows if self._echoes.begun else 0,
         )
         if returning:
             counters += self._see_returns(mine, rewards)
@@ -262,7 +283,27 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             return prompts
         progress = self.state.global_step / max(self.state.max_steps, 1)
         pairs = zip(prompts, self._batch_inputs, strict=True)
-        return [strategy.first_prompt(prompt, row, progress=progress) for prompt, row in pairs]
+        wanted = [strategy.first_prompt(prompt, row, progress=progress) for prompt, row in pairs]
+        special = self._tokenizer.all_special_tokens
+        opened, refused = fitted_openings(prompts, wanted, self._objection, special_tokens=special)
+        if refused is not None and not self._opening_refused:
+            self._opening_refused = True
+            logger.warning(
+                "trl-mentor: a prompt is sampled without what strategy %r adds to it: %s. mentor/opened_rows counts "
+                "those that are sampled with it.",
+                strategy.name,
+                refused.reason,
+            )
+        return opened
+
+    def _count_echoes(self, prompts: Sequence[Prompt], first: Generated, *, apart_from: Collection[int]) -> int:
+        """How many of this rank's completions of plain prompts quote a hint."""
+        plain = [i for i in range(len(prompts)) if i not in apart_from] if self._echoes.begun else []
+        completions = [completion_text(first.completions[i]) for i in plain]
+        return self._echoes.count(completions, [question_text(prompts[i]) for i in plain])
+
+    def _count_skipped_step(self) -> None:
+        self.books.book(Counters(skipped_steps=1), step=self.state.global_step)
 
     def close_books(self, *, patience: float = 0.0) -> None:
         """Close the books; the mentor begins nothing more, and what it is asked now is waited for so many seconds."""
@@ -319,7 +360,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             exchange=self._exchange,
             policy=Policy(
                 regenerate=self._regenerate,
-                objection=self._objection,
+                objection=self._lesson_objection,
                 present=self._present,
                 is_truncated=self._is_truncated,
                 with_reliance=self._with_reliance if self._settings.mentor_hint_reliance else None,
@@ -331,10 +372,15 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             dosage=self.dosage(),
             max_rounds=self._settings.max_rounds(),
         )
+        refill = getattr(self.strategy, "fresh", None)
+        if isinstance(refill, Refill):
+            asked = self._exchange.gather([example["prompt"] for example in self._examples.values()])
+            refill.begin(asked, step=self.state.global_step)
         members = self._exchange.gather(self._members(rows, concerned))
         in_order = sorted(members, key=lambda member: member.number)
         outcome = intervene(in_order, concerned, means, step=self.state.global_step)
         self.books.record(outcome.interventions, outcome.details)
+        self._echoes.keep(outcome.hints)
         for example, past in outcome.ended:
             self.books.remember(example, self._reader.answer(example), past)
         rewards = taken_over(outcome.rows, rows, rewards, rank=self._exchange.rank)
@@ -345,8 +391,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._write_back_logs(rows)
         return spliced(first, rows), rewards, outcome.counters
 
-    def _returning(self) -> list[tuple[int, str]]:
-        """Group index and key of the remembered prompts among this rank's; a group is where its first row is."""
+    def _returning(self, *, apart_from: Collection[int]) -> list[tuple[int, str]]:
+        """Group index and key of the remembered prompts among this rank's; a group is where its first row is.
+
+        Apart from the rows that were not asked plainly: what they answer does not say what is known without help.
+        """
         if not len(self.books.memory):
             return []
         assert self._reader is not None
@@ -354,6 +403,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         keys = [
             ((start + i) // size, question_key(row["prompt"], self._reader.answer(row)))
             for i, row in self._examples.items()
+            if i not in apart_from
         ]
         return [(index, key) for index, key in keys if self.books.memory.has(key, before=step)]
 
@@ -389,10 +439,10 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         plain = self._tokenize_prompts([request.example["prompt"] for request in requests])[0]
         device, batch_size = self.accelerator.device, self.args.per_device_train_batch_size
 
-        def score(ids: torch.Tensor, mask: torch.Tensor, tokens: int) -> torch.Tensor:
-            given = (self.model, ids.to(device), mask.to(device), tokens)
-            found: torch.Tensor = self._get_per_token_logps_and_entropies(*given, batch_size=batch_size)[0]
-            return found
+        def score(ids: torch.Tensor, mask: torch.Tensor, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+            given, size = (self.model, ids.to(device), mask.to(device), tokens), batch_size
+            found = self._get_per_token_logps_and_entropies(*given, batch_size=size, compute_entropy=True)
+            return found[0], found[1]
 
         self.model.eval()  # dropout would blur what is measured, and draw random numbers
         try:
@@ -510,6 +560,19 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             completion_room=self.max_completion_length,
         )
 
+    def _lesson_objection(self, lesson: Lesson, original: Prompt) -> Objection | None:
+        """As `_objection`; the first that no mentor hears of is warned about."""
+        found = self._objection(lesson, original)
+        if found is not None and lesson.guidance is None and not self._lesson_refused:
+            self._lesson_refused = True
+            logger.warning(
+                "trl-mentor: strategy %r cannot do with a group what it wants: %s. This is said once; the journal has "
+                "the reason for each group that collapsed.",
+                self.strategy.name,
+                found.reason,
+            )
+        return found
+
     def _is_truncated(self, row: Row) -> bool:
         ended = (*self.eos_token_ids, self._tokenizer.pad_token_id)
         return bool(row.completion_ids) and row.completion_ids[-1] not in ended
@@ -521,6 +584,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             self._pending_extra_logs[column] = [row.extra.get(column) for row in rows]
 
     def _read_with(self, columns: Iterable[str]) -> GroupReader:
+        check_material(self.strategy, columns)
         return GroupReader(
             self.success_rule,
             answer_columns(self._settings, columns),

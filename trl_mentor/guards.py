@@ -13,10 +13,14 @@ from trl_mentor.factory import MENTOR_SETTINGS, STRATEGY_SETTINGS
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Weighting
 from trl_mentor.rescue import PAPER
-from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind, refuse_rounds
+from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind, refuse_ahead, refuse_rounds
 from trl_mentor.strategies.base import Strategy
+from trl_mentor.strategies.dapo import DapoStrategy
+from trl_mentor.strategies.luffy import LuffyStrategy
 from trl_mentor.strategies.none import NoneStrategy
+from trl_mentor.strategies.prefix import PrefixStrategy
 from trl_mentor.strategies.resample import ResampleStrategy
+from trl_mentor.strategies.srpo import SrpoStrategy
 from trl_mentor.strategy_settings import StaticHint
 
 logger = logging.getLogger(__name__)
@@ -27,6 +31,8 @@ TOPIC_COLUMNS = ("topic", "subject")
 ANSWER_COLUMNS = ("answer", "solution")
 UNCLIPPED = ("cispo", "sapo", "vespo")
 """Losses of TRL in which `epsilon` is no range of ratios."""
+WITHOUT_HINTS = (NoneStrategy, ResampleStrategy, DapoStrategy, LuffyStrategy, PrefixStrategy, SrpoStrategy)
+"""Strategies under which no group is re-rolled under a hint."""
 TESTS_COLUMN = "tests"
 """The reference of a programming task, which has no answer: what failed is the mentor's to read (`channel`)."""
 
@@ -58,13 +64,17 @@ def check_arguments(
             "trl_mentor.strategies.base.Strategy"
         )
     if mentor is not None and strategy is not None:
-        raise ConfigError("got both mentor= and strategy=; pass MentorStrategy(mentor) as the strategy alone")
+        raise ConfigError(
+            "got both mentor= and strategy=; pass the strategy alone, with the mentor in it: MentorStrategy(mentor)"
+        )
+    warn_if_scaled(settings.mentor_strategy if strategy is None else strategy.name, given.get("args"))
     refuse_weighting(weightings(settings, strategy), given.get("args"))
     if strategy is not None:
         refuse_unused_settings(settings, given="strategy", unused=STRATEGY_SETTINGS)
         refuse_arm_without_hint(settings, strategy)
         refuse_construction_ahead(settings, strategy)
         refuse_rounds(settings.max_rounds(), strategy.name)
+        refuse_ahead(settings.mentor_schedule, strategy.name)
     elif mentor is not None:
         refuse_unused_settings(settings, given="mentor", unused=MENTOR_SETTINGS)
     else:
@@ -159,7 +169,7 @@ def refuse_weighting(found: Iterable[Weighting], args: Any) -> None:
 
 def refuse_arm_without_hint(settings: MentorArguments, strategy: Strategy) -> None:
     """Raise `ConfigError` if the second control is asked of a strategy that has hints but no fixed one."""
-    without_hints = type(strategy) in (NoneStrategy, ResampleStrategy)
+    without_hints = type(strategy) in WITHOUT_HINTS
     if settings.mentor_generic_fraction and not without_hints and not callable(getattr(strategy, "generic", None)):
         raise ConfigError(
             f"mentor_generic_fraction is {settings.mentor_generic_fraction:g}, but strategy {strategy.name!r} has no "
@@ -180,7 +190,7 @@ def refuse_second_engine(args: Any, *, named: bool) -> None:
 
 def names_mentor(settings: MentorArguments, *kinds: BackendKind) -> bool:
     """Whether the settings describe a mentor that runs on one of these kinds of backend."""
-    return settings.mentor_strategy == StrategyKind.MENTOR and settings.mentor_backend in kinds
+    return settings.asks_mentor() and settings.mentor_backend in kinds
 
 
 def refuse_local_mentor_under_zero3(settings: MentorArguments, *, zero3: bool) -> None:
@@ -252,6 +262,19 @@ def topic_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[st
     return (chosen,)
 
 
+def check_material(strategy: Strategy, columns: Iterable[str]) -> None:
+    """Raise `ConfigError` if the training data set lacks a column that the strategy reads."""
+    names = list(columns)
+    missing = [column for column in getattr(strategy, "columns", ()) if column not in names]
+    if missing:
+        solutions = isinstance(strategy, LuffyStrategy | PrefixStrategy)
+        setting = "mentor_demonstration_column" if solutions else "mentor_hint_column"
+        raise ConfigError(
+            f"strategy {strategy.name!r} reads the column {missing[0]!r}, but the training data set has the columns "
+            f"{names}; add it, or name the column to read with {setting} (column= of a strategy object)"
+        )
+
+
 def context_length(config: Any) -> int | None:
     """Tokens that a model of this configuration has positions for, or None if that is not known."""
     scaling = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
@@ -259,6 +282,18 @@ def context_length(config: Any) -> int | None:
         return None  # stretched positions: the configured number may be the one before stretching
     length: int | None = getattr(config, "max_position_embeddings", None)
     return length
+
+
+def warn_if_scaled(strategy: str, args: Any) -> None:
+    """Say so when the advantages of LUFFY are not those of its paper."""
+    scale = getattr(args, "scale_rewards", "group")
+    if strategy == StrategyKind.LUFFY and scale != "none":
+        logger.warning(
+            "trl-mentor: "
+            "mentor_strategy='luffy' with scale_rewards=%r: the paper's advantage is the reward minus the mean of its "
+            "group, over no deviation. Set scale_rewards='none' for that, or compare methods at equal scaling.",
+            scale,
+        )
 
 
 def warn_if_success_is_a_sum(reward_names: list[str], settings: MentorArguments) -> None:

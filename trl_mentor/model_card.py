@@ -54,10 +54,16 @@ _DONE = {
     "loss is that of GRPO, and the model is for plain questions, without hints.",
     str(StrategyKind.RESAMPLE): "the group was re-rolled on the plain question within the same training step, and no "
     f"mentor was asked: a control for {_LINK}.",
+    str(StrategyKind.LUFFY): "a demonstration of the data set took the place of one completion, as in every "
+    "other group that has one: [LUFFY](https://arxiv.org/abs/2504.14945). The loss weighs its tokens by their "
+    "probability.",
+    str(StrategyKind.CRITIQUE): "each completion was criticised and refined, as in every other group, and the best "
+    "refinement took the place of one completion: [Critique-GRPO](https://arxiv.org/abs/2506.03106). The loss weighs "
+    "its tokens by their probability, and the model is for plain questions, without critiques.",
     str(StrategyKind.NONE): f"this was counted and nothing done about it: a baseline for {_LINK}.",
 }
 _OWN = "a strategy of the user's own said what to do."
-_WITHOUT_HINTS = (StrategyKind.RESAMPLE, StrategyKind.NONE)
+_WITHOUT_HINTS = (StrategyKind.RESAMPLE, StrategyKind.NONE, StrategyKind.LUFFY)
 
 _LOCAL = re.compile(r"[/.~\\]|[A-Za-z]:[/\\]|file:")
 
@@ -99,6 +105,10 @@ def _settings(run: RunInfo, mentor: Mentor | None) -> Iterator[tuple[str, str]]:
         yield "Attempts at a hint, reviews of each", f"{mentor.plan.max_retry}, {mentor.plan.max_refine}"
         if mentor.plan.ablation is not None:
             yield "Ablation", str(mentor.plan.ablation)
+    if run.rescue:
+        yield "Rows of a re-rolled group that are trained, and the prompt they are scored under", literal(run.rescue)
+    if run.dosage:
+        yield "When groups are mentored", literal(run.dosage)
     yield "Completions per prompt", str(run.num_generations)
     yield "A completion fails at a success reward of at most", f"{run.success_threshold:g}"
     if run.control_fraction:

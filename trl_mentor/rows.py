@@ -10,6 +10,7 @@ import torch
 
 from trl_mentor.collapse import SuccessRule
 from trl_mentor.contract import Generated
+from trl_mentor.group_reader import none_if_nan
 from trl_mentor.records import Row
 
 
@@ -32,6 +33,7 @@ def rows_of(
             extra={column: column_values[i] for column, column_values in logs.items()},
             hint=hints[i],
             success=rule.succeeded(values),
+            score=none_if_nan(rule.value(values)),
         )
         for i, values in enumerate(rewards.tolist())
     ]

@@ -14,7 +14,7 @@ from trl_mentor.causes import check_routes
 from trl_mentor.dosage import Decay, check_start
 from trl_mentor.errors import ConfigError
 from trl_mentor.rescue import PAPER, Construction, Preset, Rescue, ScoreOn
-from trl_mentor.strategy_settings import DAPO_ROUNDS, Shaping, StrategyArguments
+from trl_mentor.strategy_settings import DAPO_ROUNDS, CritiqueKind, Shaping, StrategyArguments
 
 _COUNTS = (
     "mentor_max_retry",
@@ -66,6 +66,8 @@ class StrategyKind(StrEnum):
     SRPO = "srpo"
 
 
+_WITH_AHEAD = (StrategyKind.MENTOR, StrategyKind.RESAMPLE, StrategyKind.NONE)
+"""Strategies whose lessons can wait, as re-rolls of a whole group that are trained as they are."""
 _WITH_ROUNDS = (StrategyKind.MENTOR, StrategyKind.RESAMPLE, StrategyKind.DAPO)
 """Strategies that have something else to offer to a group that failed again."""
 
@@ -376,6 +378,11 @@ class MentorArguments(StrategyArguments):
         shaped = self.mentor_rescue_shaping == Shaping.LUFFY
         return Construction.named(self.mentor_preset, self.mentor_rescue, self.mentor_score_on, shaped=shaped)
 
+    def asks_mentor(self) -> bool:
+        """Whether the strategy that the settings name asks a mentor."""
+        writes = self.mentor_strategy == StrategyKind.CRITIQUE and self.mentor_critique == CritiqueKind.TEXT
+        return writes or self.mentor_strategy == StrategyKind.MENTOR
+
     def max_rounds(self) -> int:
         """Most re-rolls of one group in a batch."""
         if self.mentor_max_rounds is None:
@@ -396,6 +403,7 @@ class MentorArguments(StrategyArguments):
             raise ConfigError(f"mentor_strip_echo must be true or false, got {self.mentor_strip_echo!r}")
         construction = self.construction()
         refuse_rounds(self.max_rounds(), self.mentor_strategy)
+        refuse_ahead(self.mentor_schedule, self.mentor_strategy)
         if self.mentor_schedule == ScheduleKind.AHEAD and self.max_rounds() > 1:
             raise ConfigError(
                 f"mentor_schedule='ahead' re-rolls a lesson once, in a later batch, so that mentor_max_rounds="
@@ -444,6 +452,16 @@ class MentorArguments(StrategyArguments):
         value = getattr(self, name)
         if not (_is_number(value) and value > 0) or (kind is int and not isinstance(value, int)):
             raise ConfigError(f"{name} must be a positive {'whole ' * (kind is int)}number, got {value!r}")
+
+
+def refuse_ahead(schedule: str, strategy: str) -> None:
+    """Raise `ConfigError` for background lessons with a strategy of this package that has none that could wait."""
+    if schedule == ScheduleKind.AHEAD and strategy in set(StrategyKind) - set(_WITH_AHEAD):
+        raise ConfigError(
+            f"mentor_schedule='ahead' trains a re-rolled group in the place of another question's, where strategy "
+            f"{strategy!r} puts new rows among those of its own; use mentor_schedule='inline', or one of "
+            f"{[kind.value for kind in _WITH_AHEAD]}"
+        )
 
 
 def refuse_rounds(rounds: int, strategy: str) -> None:

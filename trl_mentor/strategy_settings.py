@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from trl_mentor.assembly import check_critique_template
 from trl_mentor.errors import ConfigError
 
 DEFAULT_CRITIQUE_TEMPLATE = "{question}\n\nYour earlier answer:\n{attempt}\n\nCritique:\n{critique}\n\nAnswer again."
@@ -128,6 +129,12 @@ class StrategyArguments:
             allowed = [kind.value for kind in kinds]
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
+        if not isinstance(self.mentor_critique_template, str):
+            raise ConfigError(f"mentor_critique_template must be a text, got {self.mentor_critique_template!r}")
+        try:
+            check_critique_template(self.mentor_critique_template)
+        except ConfigError as error:
+            raise ConfigError(f"mentor_critique_template: {error}") from None
         for name in ("mentor_hint_column", "mentor_demonstration_column"):
             value: Any = getattr(self, name)
             if not isinstance(value, str | None) or value == "":

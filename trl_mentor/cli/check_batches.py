@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from trl_mentor.cli.check_findings import Finding, Setup, captured_warnings, fail, ok, skipped, warn
 from trl_mentor.guards import check_arguments, warn_if_queue_is_small
-from trl_mentor.settings import BackendKind, ScheduleKind, StrategyKind
+from trl_mentor.settings import BackendKind, ScheduleKind
 
 CALLS_AT_BEST = 3
 """Diagnosis, draft and verdict."""
@@ -100,5 +100,5 @@ def check_options(setup: Setup) -> Finding:
             return fail("options", str(error), "change the option that the message names")
     if texts:
         return warn("options", " ".join(texts), "follow the message, or expect what it says")
-    asks = setup.training.mentor_strategy == StrategyKind.MENTOR
+    asks = setup.training.asks_mentor()
     return ok("options", "nothing that the trainer refuses" + (f", {setup.training.mentor_backend}" if asks else ""))

@@ -13,7 +13,8 @@ from trl_mentor.cli.check_scoring import LoadedReward
 from trl_mentor.cli.grpo import load_splits, pick_split
 from trl_mentor.cli.prompts import prompt_problem
 from trl_mentor.errors import ConfigError
-from trl_mentor.guards import answer_columns, refuse_images
+from trl_mentor.factory import build_strategy
+from trl_mentor.guards import answer_columns, check_material, refuse_images
 from trl_mentor.mentor_pool import describe, outcome_of
 
 
@@ -77,6 +78,11 @@ def _answers(setup: Setup) -> Finding:
             answer_columns(setup.settings, setup.columns)
         except ConfigError as error:
             return fail("columns", str(error), f"set mentor_answer_column to one of {others}")
+        try:
+            if not setup.training.asks_mentor():
+                check_material(build_strategy(setup.settings, None, is_main=False), setup.columns)
+        except ConfigError as error:
+            return fail("columns", str(error), "add the column to the data set, or set the option that is named")
     if texts:
         return warn("columns", " ".join(texts), f"set mentor_answer_column to one of {others}")
     name = setup.answer_column

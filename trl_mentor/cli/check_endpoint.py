@@ -16,7 +16,7 @@ from trl_mentor.errors import ConfigError
 from trl_mentor.factory import build_backend
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import Reply, Role
-from trl_mentor.settings import BackendKind, StrategyKind
+from trl_mentor.settings import BackendKind
 
 _LISTING_SECONDS = 15.0
 _SHOWN_MODELS = 8
@@ -40,7 +40,7 @@ def not_asked(setup: Setup) -> str:
     training = setup.training
     if training.settings_problems:
         return "the settings are not valid"
-    if training.mentor_strategy != StrategyKind.MENTOR:
+    if not training.asks_mentor():
         return f"strategy {training.mentor_strategy} asks no mentor"
     if training.mentor_backend != BackendKind.OPENAI:
         return f"a mentor of kind {training.mentor_backend} is loaded by the training itself"

@@ -12,7 +12,6 @@ from trl_mentor.errors import ConfigError
 from trl_mentor.leaks.math_equal import are_equal
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import CollapsedGroup
-from trl_mentor.settings import StrategyKind
 from trl_mentor.templating import PromptTemplates
 
 _FIX = "a leak rule takes (hint, group) and returns why it refuses as one fixed sentence, or None; see docs/domains.md"
@@ -20,7 +19,7 @@ _FIX = "a leak rule takes (hint, group) and returns why it refuses as one fixed 
 
 def check_algebra(setup: Setup) -> Finding:
     """Can math-verify be imported and does it see that two forms are equal; without it hints are refused unjudged."""
-    if setup.training.mentor_strategy != StrategyKind.MENTOR:
+    if not setup.training.asks_mentor():
         return skipped("leak gate", "no mentor writes hints")
     found = outcome_of(lambda: are_equal("2\\sqrt{2}", "\\sqrt{8}"))
     if found is True:
@@ -32,7 +31,7 @@ def check_algebra(setup: Setup) -> Finding:
 def check_leak_rule(setup: Setup) -> Finding:
     """Does `mentor_leak_rule` load and behave on the first rows; the package's own rules are tested with it."""
     training = setup.training
-    if training.mentor_leak_rule is None or training.mentor_strategy != StrategyKind.MENTOR:
+    if training.mentor_leak_rule is None or not training.asks_mentor():
         return skipped("leak rule", "no mentor_leak_rule; the rules of the domain hold")
     try:
         fixed = PromptTemplates(training.mentor_domain, training.mentor_templates_dir).fallback

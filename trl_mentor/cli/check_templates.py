@@ -14,7 +14,6 @@ from trl_mentor.guards import TESTS_COLUMN, context_length
 from trl_mentor.leaks.hint_rules import HintLimits
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import Prompt, Role
-from trl_mentor.settings import StrategyKind
 from trl_mentor.templating import PromptTemplates, Slot
 
 _OF_ANSWERS = ("accuracy_reward", "math_reward", "reasoning_accuracy_reward")
@@ -24,7 +23,7 @@ _OF_ANSWERS = ("accuracy_reward", "math_reward", "reasoning_accuracy_reward")
 def check_templates(setup: Setup) -> Finding:
     """Do the templates of the domain load, and render on the first rows."""
     training = setup.training
-    if training.mentor_strategy != StrategyKind.MENTOR:
+    if not training.asks_mentor():
         return skipped("templates", f"strategy {training.mentor_strategy} asks no mentor")
     fix = "correct the file that the message names; docs/domains.md says what a template may hold"
     try:
@@ -110,6 +109,7 @@ def _slots(setup: Setup) -> list[Mapping[str, Slot]]:
             "attempts": ("I do not know.",),
             "feedback": ("1 of 2 tests failed",),
             "diagnosis": ("misreads the question",),
+            "earlier_hints": ("Begin with what is given.",),
             "draft": "Read the question again.",
             "critique": "Be more specific.",
         }

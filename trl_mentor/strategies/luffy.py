@@ -4,26 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Row
+from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Roll, Row, Weighting
+from trl_mentor.rescue import scored_under, with_weighting
+from trl_mentor.strategies.material import Material, left
 
 
 class LuffyStrategy:
-    """One completion of each group is a demonstration, scored by the same rewards and weighed by p / (p + gamma)."""
+    r"""LUFFY (arXiv 2504.14945): G' = {N - 1 completions of the policy} + {o*}, with o* a demonstration.
+
+    The rewards of the task score o* like any completion, and A_j = r_j - mean r over G', which is TRL's
+    `scale_rewards="none"`. A token of o* has the loss -A f(p) with f(p) = p / (p + gamma), p its probability under q
+    and gamma = 0.1 (`Weighting.SHAPED`), whose gradient favours tokens that the policy finds unlikely.
+
+    Departures: TRL has sampled N completions when o* comes, and the last of them gives way, whatever its reward, so
+    that the others are N - 1 samples as in the paper. They keep TRL's clipping and its mean over tokens; the paper has
+    no clipping and divides by the greatest length. A question without a demonstration, or with one that is too long
+    for `max_completion_length`, is left to GRPO, as is a group of which no completion could be scored.
+    """
 
     name = "luffy"
 
     def __init__(self, column: str = "demonstration") -> None:
-        """`column` holds a solution, or nothing, for each question."""
+        """`column` holds a solution as the policy is to write it, or nothing, for each question."""
         self.columns = (column,)
+        self._material = Material(column, expected="a text")
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
-        return list(range(len(states)))
+        return [index for index, state in enumerate(states) if state is not GroupState.UNSCORABLE]
 
     def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
-        raise NotImplementedError
+        return list(map(self._lesson, groups))
 
     def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
         return None
 
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
-        raise NotImplementedError
+        return [*original[:-1], *with_weighting(scored_under(original, rerolled), Weighting.SHAPED)]
+
+    def _lesson(self, group: CollapsedGroup) -> Lesson:
+        demonstration = group.material.get(self.columns[0])
+        if not isinstance(demonstration, str) or not demonstration.strip():
+            return left(self._material.objection(demonstration))
+        return Lesson(group.prompt, rolls=(Roll(group.prompt, given=demonstration),))
