@@ -58,6 +58,7 @@ LAYERS = {
     "spending": 1,
     "tallies": 1,
     "transfer": 1,
+    "rounds": 1,
     "trial": 1,
     "uplift": 1,
     "settings": 1,

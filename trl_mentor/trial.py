@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from trl_mentor.plain import plain_json
 from trl_mentor.records import Arm, Assignment, Guidance, HintOrigin, Intervention, Prompt, RerollOutcome, Role
+from trl_mentor.rounds import by_group
 from trl_mentor.tallies import Tallies
 
 RECOVERED = (RerollOutcome.RESCUED, RerollOutcome.HINT_SATURATED)
@@ -54,16 +55,16 @@ def unit_interval(*parts: object) -> float:
 
 
 def recovery(records: Iterable[Intervention], *, topics: bool = True) -> Tallies:
-    """Which groups of the trial recovered, by arm and by what was known before the lot was drawn.
+    """Which groups of the trial recovered, by arm and by what was known before the lot was drawn, in the first round.
 
     A data set may have a topic for each question, so that totals, which every checkpoint holds, leave topics out; the
     journal has them.
     """
     return Tallies.count(
-        (f"{record.arm}/{stratum}", record.outcome in RECOVERED)
-        for record in records
-        if record.arm is not None and record.outcome is not RerollOutcome.ANOTHER_ROUND
-        for stratum in _strata(record, topics=topics)
+        (f"{group[0].arm}/{stratum}", group[-1].outcome in RECOVERED)
+        for group in by_group(records)
+        if group[0].arm is not None and group[-1].outcome is not RerollOutcome.ANOTHER_ROUND
+        for stratum in _strata(group[0], topics=topics)
     )
 
 

@@ -16,7 +16,8 @@ from trl_mentor.errors import ConfigError
 from trl_mentor.journal import read_journal
 from trl_mentor.plan_records import PlanInputs
 from trl_mentor.planning import first_roll_seconds
-from trl_mentor.records import Cause, Guidance, HintOrigin, Intervention
+from trl_mentor.records import Call, Cause, HintOrigin, Intervention
+from trl_mentor.rounds import by_group
 from trl_mentor.settings import ScheduleKind
 
 
@@ -32,7 +33,7 @@ def read_run(run: Path, *, policy_tokens_per_second: float | None = None) -> dic
             f"the journal of {run} has no totals of a generation batch: no batch is finished yet, or an older version "
             "of trl-mentor wrote it; wait, or give every figure as a flag"
         )
-    found = _mentor_figures([item.guidance for item in records if item.guidance is not None and item.guidance.calls])
+    found = _mentor_figures([calls for group in by_group(records) if (calls := _calls(group))])
     found |= {
         "ranks": info.world_size,
         "groups": round(totals.groups / totals.batches),
@@ -62,20 +63,26 @@ def _skipped(records: Sequence[Intervention]) -> int:
     return sum(
         item.guidance is not None
         and item.guidance.origin is HintOrigin.NOT_ASKED
+        and item.round == 1
         and item.group.cause is not Cause.KNOWLEDGE
         and any(attempt.reward is not None for attempt in item.group.attempts)
         for item in records
     )
 
 
-def _mentor_figures(guidances: Sequence[Guidance]) -> dict[str, Any]:
-    calls = [call for guidance in guidances for call in guidance.calls]
+def _calls(group: Sequence[Intervention]) -> list[Call]:
+    """The calls for one group in all its rounds."""
+    return [call for item in group if item.guidance is not None for call in item.guidance.calls]
+
+
+def _mentor_figures(groups: Sequence[Sequence[Call]]) -> dict[str, Any]:
+    calls = [call for group in groups for call in group]
     if not calls:
         return {}
-    seconds = [sum(call.seconds for call in guidance.calls) for guidance in guidances]
+    seconds = [sum(call.seconds for call in group) for group in groups]
     mean = fmean(seconds)
     return {
-        "calls_per_group": len(calls) / len(guidances),
+        "calls_per_group": len(calls) / len(groups),
         "call_seconds": fmean(call.seconds for call in calls),
         "prompt_tokens_per_call": fmean(call.usage.prompt_tokens for call in calls),
         "completion_tokens_per_call": fmean(call.usage.completion_tokens for call in calls),

@@ -59,12 +59,14 @@ _OUTCOMES = {
     RerollOutcome.HINT_SATURATED: "hint-saturated: all succeed under the hint",
     RerollOutcome.STILL_COLLAPSED: "still collapsed: none succeeds, not even under the hint",
     RerollOutcome.SKIPPED: "skipped: the group was not re-rolled",
+    RerollOutcome.ANOTHER_ROUND: "another round: none succeeds, and the group was re-rolled once more",
 }
 
 
 def show_intervention(intervention: Intervention, console: Console) -> None:
     """Print one intervention from the failed attempts to the new rewards."""
     title = f"Step {intervention.step}, group {intervention.group.index}, strategy {intervention.strategy}"
+    title += f", round {intervention.round}" if intervention.round > 1 else ""
     console.rule(Text(visible(title)))
     _show_group(intervention.group, console)
     group = intervention.group

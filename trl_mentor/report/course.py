@@ -44,12 +44,12 @@ def point(stretch: Stretch) -> Point:
 
 
 def outcomes_of(name: str, found: Counter[RerollOutcome]) -> Outcomes:
-    """Interventions of one kind by their outcomes."""
+    """Interventions of one kind by their outcomes; under the hint of a round before the last, none succeeded."""
     return Outcomes(
         name,
         groups=found.total(),
         rescued=found[RerollOutcome.RESCUED],
         hint_saturated=found[RerollOutcome.HINT_SATURATED],
-        still_collapsed=found[RerollOutcome.STILL_COLLAPSED],
+        still_collapsed=found[RerollOutcome.STILL_COLLAPSED] + found[RerollOutcome.ANOTHER_ROUND],
         skipped=found[RerollOutcome.SKIPPED],
     )

@@ -15,6 +15,7 @@ from trl_mentor.report.drafts import drafts
 from trl_mentor.report.figure_records import CauseRow, Curve, Figures, Outcomes, Recovery, Topics, UsedHint
 from trl_mentor.report.learnt import reliance, transfer
 from trl_mentor.report.stretches import stretches
+from trl_mentor.rounds import ended
 from trl_mentor.tallies import Tallies
 from trl_mentor.trial import RECOVERED, recovery, verdict_path
 from trl_mentor.uplift import uplift_table
@@ -28,15 +29,16 @@ def report_figures(records: JournalRecords) -> Figures:
     bookings = [Booking(item.step, _without_tallies(item.counters)) for item in records.bookings]
     course = stretches(bookings)
     totals = course[-1].totals if course else None
-    found, repeated, run = _topics(records), _without_tallies(records.repeated), records.run
+    groups = ended(records)
+    found, repeated, run = _topics(groups), _without_tallies(records.repeated), records.run
     steps = [item.step for group in (records, bookings, records.returns, records.evaluations) for item in group]
     return Figures(
         run=run,
         step=max(steps, default=None),
-        counts=counts(records, totals),
+        counts=counts(groups, totals),
         points=tuple(map(point, course)) if totals and totals.batches else (),
         recovery=_recovery(records, {row.name for row in found.rows}),
-        causes=tuple(_causes(records, totals)),
+        causes=tuple(_causes(groups, totals)),
         verdict_paths=_by(records, lambda item: None if item.guidance is None else verdict_path(item.guidance)),
         drafts=drafts(records),
         hints=_hints(records),
@@ -75,9 +77,12 @@ def _hint(record: Intervention) -> str | None:
 
 
 def _recovery(records: Sequence[Intervention], topics: set[str]) -> Recovery:
-    rerolled = [record for record in records if record.outcome is not RerollOutcome.SKIPPED]
+    rerolled = [record for record in ended(records) if record.outcome is not RerollOutcome.SKIPPED]
     found = Tallies.count(
-        ("hinted" if record.arm is Arm.GENERIC or _hint(record) is not None else "plain", record.outcome in RECOVERED)
+        (
+            "hinted" if record.arm is Arm.GENERIC or _hint(record) or record.group.earlier_hints else "plain",
+            record.outcome in RECOVERED,
+        )
         for record in rerolled
     )
     tallies = _named(recovery(records), topics)
