@@ -1,22 +1,26 @@
 """Strategies for collapsed groups at an equal number of generated tokens, on tiny synthetic worlds.
 
-    python benchmarks/compare_strategies.py --output outputs/strategies
-    python benchmarks/compare_strategies.py --output outputs/strategies --only 'code.mentor*' 'code.none'
-    python benchmarks/compare_strategies.py --output outputs/quick --quick
+    python benchmarks/compare_strategies.py                                    all of it, which takes hours
+    python benchmarks/compare_strategies.py --only 'code.mentor*' 'code.none'  a part of it
+    python benchmarks/compare_strategies.py --reduced --output outputs/bench   under an hour on two cores: `make bench`
+    python benchmarks/compare_strategies.py --quick --output outputs/quick     a test, no comparison
 
 Every run goes through the shipped `MentorGRPOTrainer` and ends when the policy has generated its number of tokens,
 second rolls included; what the mentor read and wrote is booked apart. A run is one JSON file in `--output`: one that
-is there is not repeated, so that an interrupted comparison goes on where it stopped. Students are pretrained once for
-each recipe and seed and kept in `--students`. Held-out problems are evaluated without hints.
+is there is not repeated, so that an interrupted comparison goes on where it stopped, in another clone too. Students
+are pretrained once for each recipe and seed and kept in `--students`. Held-out problems are evaluated without hints.
 
     strategy_worlds.py       the worlds: domain, habits of the student, what it must be like at the start
     strategy_arithmetic.py   the arithmetic world
     strategy_students.py     pretraining, the store of checkpoints, what a student is like before training
     strategy_tutors.py       the tutor: right, generic, shuffled, misleading, leaking
-    strategy_specs.py        the methods, and what makes a run the same run
+    strategy_noise.py        a tutor whose four agents err
+    strategy_methods.py      the methods and where each of them runs
+    strategy_specs.py        what makes a run the same run; strategy_files.py its file
     strategy_rates.py        the choice of the learning rate of each method, on seeds of its own
     strategy_run.py          one run
-    strategy_tables.py       table and figure
+    strategy_hints.py        what hints are worth before any training
+    strategy_tables.py       tables; strategy_figure.py the figure; strategy_pages.py the README
 
 The misconceptions of the students are planted: figures from here show mechanisms and say nothing about LLMs. To add a
 method, add it to `METHODS`.
@@ -25,7 +29,6 @@ method, add it to `METHODS`.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -33,7 +36,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from functools import partial
 from multiprocessing import get_context
@@ -43,27 +46,33 @@ from typing import Any
 import datasets
 import torch
 import transformers
-from strategy_rates import choose_rates, tuning_specs
+from strategy_files import read_json, write_json
+from strategy_hints import hinting, measure_hints
+from strategy_methods import MAIN, METHODS, Part
+from strategy_pages import picture, publish, tables
+from strategy_rates import choose_rates, rate_for, tuning_specs
 from strategy_run import PROBLEM_SEED, run_once
-from strategy_specs import FULL, METHODS, QUICK, Size, Spec, read_result
-from strategy_students import make_student, measure_start
-from strategy_tables import figure, grid, markdown, rows
+from strategy_specs import FULL, QUICK, REDUCED, VERSION, Size, Spec, read_result
+from strategy_students import make_student, measure_start, student_folder
 from strategy_worlds import WORLDS
 from tqdm import tqdm
 
 LEARNING_RATES = (2.5e-4, 5e-4, 1e-3)
-SEEDS, STUDENTS = 5, 3
+RUNS, REDUCED_RUNS = 6, 3
 HERE = Path(__file__).parent
-MARKS = ("<!-- strategies: begin -->", "<!-- strategies: end -->")
+RESULTS = HERE / "results" / "strategies"
+RATES = RESULTS / "rates.json"
 
 
-def chosen(only: Sequence[str]) -> list[tuple[str, str]]:
+def chosen(only: Sequence[str], size: Size) -> list[tuple[str, str]]:
     """Worlds and their methods; `only` are patterns of `<world>.<method>`."""
     return [
-        (world, method)
+        (world, name)
         for world in WORLDS
-        for method in METHODS
-        if not only or any(fnmatchcase(f"{world}.{method}", pattern) for pattern in only)
+        for name, method in METHODS.items()
+        if world in method.worlds
+        and (not only or any(fnmatchcase(f"{world}.{name}", pattern) for pattern in only))
+        and (only or size != REDUCED or (world in MAIN and method.part is Part.RIVALS))
     ]
 
 
@@ -72,11 +81,23 @@ def missing(wanted: Sequence[Spec], output: Path) -> list[Spec]:
     return [spec for spec in wanted if read_result(output, spec) is None]
 
 
-def start_figures(world: str, student: int, size: Size, students: Path) -> dict[str, Any]:
+def start_figures(world: str, student: int, size: Size, output: Path, students: Path) -> dict[str, Any]:
     """What one student is like before training, and what of its world's claims it does not show."""
-    place = make_student(students, WORLDS[world], seed=student, steps=size.pretraining_steps)
-    start = measure_start(WORLDS[world], place, per_family=size.held_out_per_family, seed=PROBLEM_SEED)
-    return {"world": world, "pretraining_seed": student, **asdict(start), "breaches": start.breaches(WORLDS[world])}
+    claims, steps = WORLDS[world], size.pretraining_steps
+    of = {
+        "version": VERSION,
+        "student": student_folder(Path(), claims, seed=student, steps=steps).name,
+        "per_family": size.held_out_per_family,
+    }
+    path = output / f"start.{of['student']}.json"
+    found = read_json(path, {"of": of})
+    if found is None:
+        place = make_student(students, claims, seed=student, steps=steps)
+        start = measure_start(claims, place, per_family=size.held_out_per_family, seed=PROBLEM_SEED)
+        breaches = start.breaches(claims)
+        found = {"of": of, "world": world, "pretraining_seed": student, **asdict(start), "breaches": breaches}
+        write_json(path, found)
+    return found
 
 
 def quieten() -> None:
@@ -110,36 +131,6 @@ def do(pool: Executor | None, jobs: Sequence[Callable[[], Any]], title: str) -> 
     return [future.result() for future in futures]
 
 
-def publish(tables: str, picture: bytes, *, folder: Path) -> None:
-    """Put the tables of a full comparison between the marks of the README in `folder`, and its figure beside it."""
-    readme, image = folder / "README.md", Path("results", "strategies.png")
-    text = readme.read_text(encoding="utf-8") if readme.exists() else "# Benchmarks\n\n" + "\n".join(MARKS) + "\n"
-    before, _, rest = text.partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    said = (
-        "Synthetic worlds with planted misconceptions: mechanisms, not evidence about LLMs. "
-        "`python benchmarks/compare_strategies.py`; accuracy on held-out problems without hints.\n\n"
-        f"![accuracy over generated tokens]({image.as_posix()})\n\n{tables}"
-    )
-    (folder / image).write_bytes(picture)
-    readme.write_text(f"{before}{MARKS[0]}\n{said}{MARKS[1]}{after}", encoding="utf-8")
-
-
-def start_table(starts: Sequence[dict[str, Any]]) -> str:
-    """What the students are like before training."""
-    lines = [
-        "| world | student | right without a hint (one concept) | right without (all) | right under the right hint "
-        "| hint quoted | groups collapsed |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {s['world']} | {s['pretraining_seed']} | {s['unhinted']:.1e} | {s['plain']:.3f} | {s['hinted']:.3f} "
-        f"| {s['quoted']:.2f} | {s['collapsed']:.3f} |"
-        for s in starts
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def finish(
     wanted: Sequence[Spec], output: Path, store: Path, pool: Executor | None, title: str
 ) -> list[dict[str, Any]]:
@@ -150,64 +141,62 @@ def finish(
     return [result for spec in wanted if (result := read_result(output, spec)) is not None]
 
 
+def given_rates() -> dict[str, float]:
+    """The rates that the last full comparison chose; none if there is none."""
+    found = read_json(RATES, {"version": VERSION})
+    return {} if found is None else {str(name): float(rate) for name, rate in found["rates"].items()}
+
+
 def compare(given: argparse.Namespace) -> int:
     """Run what is missing, then print the tables; a full comparison is also published."""
-    size = QUICK if given.quick else replace(FULL, tokens=given.tokens, pretraining_steps=given.pretraining_steps)
-    seeds, students = (1, 1) if given.quick else (given.seeds, given.pretraining_seeds)
-    rates = given.learning_rates[:1] if given.quick else given.learning_rates
-    only = given.only or (["code.*"] if given.quick else [])
-    pairs = chosen(only)
+    size = QUICK if given.quick else REDUCED if given.reduced else FULL
+    runs = given.runs or (1 if given.quick else REDUCED_RUNS if given.reduced else RUNS)
+    only, output, store = given.only or (["code.*"] if given.quick else []), given.output, given.students
+    pairs = chosen(only, size)
     if not pairs:
         print(f"no run matches {only}; worlds: {', '.join(WORLDS)}; methods: {', '.join(METHODS)}", file=sys.stderr)
         return 2
-    store = given.students or given.output / "students"
-    begun = list(dict.fromkeys((world, student) for world, _ in pairs for student in range(students)))
+    worlds = list(dict.fromkeys(world for world, _ in pairs))
     with workers(given.processes) as pool:
-        starts = do(pool, [partial(start_figures, *pair, size, store) for pair in begun], "students")
-        by_method = {method: rates[0] for _, method in pairs}
-        if len(rates) > 1:
-            tuning = finish(tuning_specs(pairs, rates, size), given.output, store, pool, "runs that choose rates")
-            by_method = choose_rates(tuning)
+        begun = [(world, student) for world in worlds for student in range(runs)]
+        starts = do(pool, [partial(start_figures, *pair, size, output, store) for pair in begun], "students")
+        if size is FULL:
+            tuning = tuning_specs([name for _, name in pairs], LEARNING_RATES, size)
+            rates = choose_rates(finish(tuning, output, store, pool, "runs that choose rates"))
+        else:
+            rates = given_rates()
         wanted = [
-            Spec(world, method, student, seed, by_method[method], size)
-            for world, method in pairs
-            for student in range(students)
-            for seed in range(seeds)
+            Spec(world, method, run, run, rate_for(method, rates), size)
+            for world in worlds
+            for run in range(runs)
+            for method in (name for place, name in pairs if place == world)
         ]
-        results = finish(wanted, given.output, store, pool, "runs")
-    found = rows(results)
-    used = "Learning rates: " + ", ".join(f"{method} {rate:g}" for method, rate in by_method.items()) + ".\n"
-    tables, picture = f"{start_table(starts)}\n{markdown(found)}\n{used}", figure(found, grid(results))
-    print(tables)
-    for breach in (breach for start in starts for breach in start["breaches"]):
-        print(f"not what the world claims: {breach}")
-    (given.output / "table.md").write_text(tables, encoding="utf-8")
-    (given.output / "figure.png").write_bytes(picture)
-    (given.output / "starts.json").write_text(json.dumps(starts, indent=1) + "\n", encoding="utf-8")
-    if not only and size == FULL and seeds >= SEEDS and students >= STUDENTS and len(rates) > 1:
-        publish(tables, picture, folder=HERE)
+        results = finish(wanted, output, store, pool, "runs")
+        asked = [(world, name) for world in worlds for name in hinting(world) if (world, name) in pairs]
+        hints = do(pool, [partial(measure_hints, *pair, size, output, store) for pair in asked], "hints")
+    text, image = tables(results, starts, hints, rates), picture(results)
+    print(text)
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "table.md").write_text(text, encoding="utf-8")
+    (output / "figure.png").write_bytes(image)
+    if size is FULL and runs >= RUNS and not only:
+        write_json(RATES, {"version": VERSION, "rates": rates})
+        publish(text, image, folder=HERE)
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, required=True, help="folder of the results")
-    parser.add_argument("--students", type=Path, default=None, help="folder of the checkpoints (default: in --output)")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--students", type=Path, default=Path("outputs", "students"), help="folder of the checkpoints")
     parser.add_argument("--only", nargs="+", default=None, metavar="WORLD.METHOD", help="patterns of what to run")
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--pretraining-seeds", type=int, default=STUDENTS)
-    parser.add_argument("--tokens", type=int, default=FULL.tokens)
-    parser.add_argument("--pretraining-steps", type=int, default=FULL.pretraining_steps)
     parser.add_argument(
-        "--learning-rates",
-        type=float,
-        nargs="+",
-        default=LEARNING_RATES,
-        metavar="RATE",
-        help="one for all methods, or several of which each method gets its best, chosen on seeds of their own",
+        "--runs", type=int, default=None, help=f"of each method, each with a student of its own (default: {RUNS})"
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--quick", action="store_true", help="one tiny run of each method: a test, no comparison")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--reduced", action="store_true", help="two worlds, no variants, half the tokens, three runs")
+    form.add_argument("--quick", action="store_true", help="one tiny run of each method: a test, no comparison")
     os.environ["OMP_NUM_THREADS"] = "1"
     return compare(parser.parse_args(arguments))
 

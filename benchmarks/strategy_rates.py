@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
+from strategy_methods import MAIN, METHODS
 from strategy_specs import Size, Spec
 from strategy_tables import Result, grid, height
 
 TUNING_SEEDS = (1000, 1001)
+DEFAULT_RATE = 5e-4
+"""Where none was chosen."""
 
 
-def tuning_specs(pairs: Iterable[tuple[str, str]], rates: Sequence[float], size: Size) -> list[Spec]:
-    """The runs of the choice: the first student of each (world, method) by every rate and tuning seed."""
+def tuned(method: str) -> str:
+    """The method whose rate this one is trained at."""
+    return METHODS[method].rate_of or method
+
+
+def tuning_specs(methods: Iterable[str], rates: Sequence[float], size: Size) -> list[Spec]:
+    """The runs of the choice: each method in the main worlds, by every rate and tuning seed, one student a seed."""
     return [
-        Spec(world, method, 0, seed, rate, size) for world, method in pairs for rate in rates for seed in TUNING_SEEDS
+        Spec(world, method, student, seed, rate, size)
+        for method in dict.fromkeys(map(tuned, methods))
+        for world in MAIN
+        for student, seed in enumerate(TUNING_SEEDS)
+        for rate in rates
     ]
 
 
 def choose_rates(results: Sequence[Result]) -> dict[str, float]:
-    """The rate of each method under which its curves are highest on average, all worlds together.
+    """The rate of each method under which its curves are highest on average, the main worlds together.
 
     One rate for all worlds: nobody who trains a model knows beforehand which of these worlds it is like. The mean
     height counts and not the end, so that a rate is no better for reaching the same end later. On a tie, the lower.
     """
+    if not results:
+        return {}
     points = grid(results)
     heights: dict[str, dict[float, list[float]]] = {}
     for result in results:
         spec = result["spec"]
         heights.setdefault(spec["method"], {}).setdefault(spec["learning_rate"], []).append(height(result, points))
     return {method: max(sorted(by_rate), key=lambda rate: fmean(by_rate[rate])) for method, by_rate in heights.items()}
+
+
+def rate_for(method: str, chosen: Mapping[str, float]) -> float:
+    return chosen.get(tuned(method), DEFAULT_RATE)

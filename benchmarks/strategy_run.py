@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -13,9 +11,12 @@ from statistics import fmean
 from typing import Any
 
 from datasets import Dataset
-from strategy_specs import METHODS, Method, Spec, read_result, result_path
+from strategy_files import write_json
+from strategy_methods import METHODS, Method
+from strategy_noise import NoisyTutor
+from strategy_specs import Spec, read_result, result_path
 from strategy_students import Student, accuracy, make_student
-from strategy_tutors import QualityTutor, Tutoring
+from strategy_tutors import QualityTutor
 from strategy_worlds import WORLDS, Exercise, World
 from transformers import PrinterCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -23,6 +24,7 @@ from trl_mentor.backends.scripted import ScriptedBackend
 from trl_mentor.bill import Bill
 from trl_mentor.callback import MentorCallback
 from trl_mentor.config import MentorGRPOConfig
+from trl_mentor.counters import Counters
 from trl_mentor.demo.student import load_student
 from trl_mentor.demo.training import NUM_GENERATIONS, PROMPTS_PER_BATCH, BudgetWatch
 from trl_mentor.grpo_trainer import MentorGRPOTrainer
@@ -32,6 +34,8 @@ from trl_mentor.records import Completion
 
 PROBLEM_SEED = 0
 """Of the problems, the same for all runs, so that runs differ in training alone."""
+BATCHES = 10
+"""At the beginning and at the end of a run, over which the collapsed share is averaged."""
 
 
 def run_once(spec: Spec, folder: Path, students: Path) -> dict[str, Any]:
@@ -43,10 +47,7 @@ def run_once(spec: Spec, folder: Path, students: Path) -> dict[str, Any]:
     place = make_student(students, world, seed=spec.pretraining_seed, steps=spec.size.pretraining_steps)
     with tempfile.TemporaryDirectory(prefix="strategies-") as scratch:
         result = {"spec": spec.identity(), **_train(spec, load_student(place), Path(scratch))}
-    folder.mkdir(parents=True, exist_ok=True)
-    fresh = folder / f".{spec.name}.{os.getpid()}"
-    fresh.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    os.replace(fresh, result_path(folder, spec))
+    write_json(result_path(folder, spec), result)
     return result
 
 
@@ -56,6 +57,7 @@ class Observer(BudgetWatch):
     def __init__(self, spec: Spec, student: Student) -> None:
         super().__init__(spec.size.tokens, lambda tokens, collapsed: None)
         self.curve: list[dict[str, Any]] = []
+        self.families: Mapping[str, float] = {}
         self.evaluation_seconds = 0.0
         self._spec = spec
         self._student = student
@@ -66,58 +68,79 @@ class Observer(BudgetWatch):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._evaluate(0, 0)
+        self._evaluate(0, 0, self._spec.size.samples)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         super().on_step_end(args, state, control, **kwargs)
-        due = self._spec.size.tokens * len(self.curve) / self._spec.size.evaluations
-        if self.tokens[-1] >= due or control.should_training_stop:
-            self._evaluate(self.tokens[-1], state.global_step)
-
-    def _evaluate(self, tokens: int, step: int) -> None:
-        started = time.monotonic()
         size = self._spec.size
-        families = accuracy(self._world, self._student, self._problems, samples=size.samples, seed=self._spec.seed)
+        if control.should_training_stop:
+            self._evaluate(self.tokens[-1], state.global_step, size.last_samples)
+        elif self.tokens[-1] >= size.tokens * len(self.curve) / size.evaluations:
+            self._evaluate(self.tokens[-1], state.global_step, size.samples)
+
+    def _evaluate(self, tokens: int, step: int, samples: int) -> None:
+        started = time.monotonic()
+        self.families = accuracy(self._world, self._student, self._problems, samples=samples, seed=self._spec.seed)
         self.evaluation_seconds += time.monotonic() - started
-        mean = fmean(families.values())
-        self.curve.append({"tokens": tokens, "step": step, "accuracy": mean, "families": families})
+        self.curve.append({"tokens": tokens, "step": step, "accuracy": round(fmean(self.families.values()), 4)})
 
 
 def _train(spec: Spec, student: Student, scratch: Path) -> dict[str, Any]:
     world, method = WORLDS[spec.world], METHODS[spec.method]
     problems = world.problems(spec.size.train_per_family, seed=PROBLEM_SEED, held_out=False)
     observer = Observer(spec, student)
-    mentored = method.settings["mentor_strategy"] == "mentor"
     trainer = MentorGRPOTrainer(
         model=student[0],
         reward_funcs=Reward(world, problems),
         args=_config(spec, world, method, scratch),
-        train_dataset=Dataset.from_list(
-            [{"prompt": item.question, "answer": item.answer, "topic": item.family} for item in problems.values()]
-        ),
+        train_dataset=Dataset.from_list(examples(world, problems, method)),
         processing_class=student[1],
         callbacks=[observer, MentorCallback(progress=False)],
-        mentor=_mentor(world, problems, method.tutoring) if mentored else None,
+        mentor=make_mentor(world, problems, method, seed=spec.seed) if method.asks else None,
     )
     trainer.remove_callback(PrinterCallback)
     observer.trainer = trainer
-    started = time.monotonic()
+    started, cpu = time.monotonic(), time.process_time()
     trainer.train()
     totals = trainer.mentor_totals
-    bill = Bill.of(totals, priced=False)
     return {
         "curve": observer.curve,
+        "families": {family: round(value, 4) for family, value in observer.families.items()},
         "tokens": totals.policy_tokens,
-        "mentor_tokens": bill.mentor_tokens,
+        "mentor_tokens": Bill.of(totals, priced=False).mentor_tokens,
         "steps": trainer.state.global_step,
-        "collapsed": observer.collapsed,
-        "seconds": {"all": time.monotonic() - started, "evaluations": observer.evaluation_seconds},
-        "bill": plain_json(bill),
-        "totals": plain_json(totals),
+        "collapsed": [round(fmean(part), 4) for part in (observer.collapsed[:BATCHES], observer.collapsed[-BATCHES:])],
+        "seconds": {
+            "all": round(time.monotonic() - started, 1),
+            "cpu": round(time.process_time() - cpu, 1),
+            "evaluations": round(observer.evaluation_seconds, 1),
+        },
+        "totals": _compact(totals),
         "versions": {name: version(name) for name in ("trl", "transformers", "torch")},
     }
+
+
+def _compact(totals: Counters) -> dict[str, int]:
+    """The counts that are not 0."""
+    return {name: value for name, value in plain_json(totals).items() if isinstance(value, int) and value}
+
+
+def examples(world: World, problems: Mapping[str, Exercise], method: Method) -> list[dict[str, Any]]:
+    """The data set, with what rivals of MENTOR find in it: texts by a tutor who saw question and answer alone."""
+    tutor = QualityTutor(world.domain, problems, method.tutoring)
+    return [
+        {
+            "prompt": item.question,
+            "answer": item.answer,
+            "topic": item.family,
+            "hint": tutor.static_hint(item.question),
+            "hints": tutor.ladder(item.question),
+            "demonstration": item.answer,
+        }
+        for item in problems.values()
+    ]
 
 
 class Reward:
@@ -134,19 +157,19 @@ class Reward:
         return [float(self._world.correct(str(completion), self._problems[prompt])) for prompt, completion in pairs]
 
 
-def _mentor(world: World, problems: Mapping[str, Exercise], tutoring: Tutoring) -> Mentor:
+def make_mentor(world: World, problems: Mapping[str, Exercise], method: Method, *, seed: int) -> Mentor:
     domain = world.domain
+    tutor = (
+        NoisyTutor(domain, problems, seed=seed) if method.noisy else QualityTutor(domain, problems, method.tutoring)
+    )
     # The fallback hint of the package is made of words that the student has never read.
     return Mentor(
-        ScriptedBackend(QualityTutor(domain, problems, tutoring)),
-        domain=domain.templates,
-        fallback_hint=domain.generic_hints[0],
+        ScriptedBackend(tutor), domain=domain.templates, fallback_hint=domain.generic_hints[0], **method.mentor
     )
 
 
 def _config(spec: Spec, world: World, method: Method, scratch: Path) -> MentorGRPOConfig:
     common: dict[str, Any] = {
-        "mentor_routes": {"cut_off": "mentor", "duplicates": "mentor"},  # misconceptions make identical attempts
         "num_generations": NUM_GENERATIONS,
         "per_device_train_batch_size": NUM_GENERATIONS * PROMPTS_PER_BATCH,
         "max_completion_length": world.max_tokens,
@@ -165,4 +188,6 @@ def _config(spec: Spec, world: World, method: Method, scratch: Path) -> MentorGR
         "save_strategy": "no",
         "disable_tqdm": True,
     }
+    if method.settings["mentor_strategy"] == "mentor":  # misconceptions make identical attempts
+        common["mentor_routes"] = {"cut_off": "mentor", "duplicates": "mentor"}
     return MentorGRPOConfig(output_dir=str(scratch), **{**common, **method.settings})

@@ -27,6 +27,8 @@ from trl_mentor.demo.tokenizer import build_tokenizer
 Student = tuple[LlamaForCausalLM, PreTrainedTokenizerFast]
 
 GROUP = 4
+BATCH = 1024
+"""Answers sampled at a time: with a policy so small, the number of batches is what takes time."""
 
 
 def recipe_digest(world: World, steps: int) -> str:
@@ -143,7 +145,7 @@ def answers(
     prompts = [problem.question for problem in problems]
     if hints is not None:
         prompts = [str(add_hint(prompt, hint)) for prompt, hint in zip(prompts, hints, strict=True)]
-    return sample_answers(*student, prompts, seed=seed, max_tokens=world.max_tokens)
+    return sample_answers(*student, prompts, seed=seed, max_tokens=world.max_tokens, batch_size=BATCH)
 
 
 def accuracy(

@@ -44,15 +44,15 @@ class QualityTutor:
     def __call__(self, role: Role, messages: Sequence[Message]) -> str:
         """The reply of one agent, whose messages are rendered from the templates of the package."""
         text = messages[-1]["content"]
-        question = _block(text, "question")
+        question = block(text, "question")
         match role:
             case Role.ATTRIBUTION:
-                labels = [concept.label for concept in self.diagnose(question, _attempts(text))]
+                labels = [concept.label for concept in self.diagnose(question, attempts(text))]
                 return json.dumps({"misconceptions": labels or [UNKNOWN_FAILURE]})
             case Role.GENERATION:
                 return self._draft(question, self._diagnosed(text), random.Random(text))
             case Role.JUDGMENT:
-                return self._judge(_block(text, "draft"), self._diagnosed(text))
+                return self._judge(block(text, "draft"), self._diagnosed(text))
             case Role.REPAIR:
                 return json.dumps({"hint": self._concrete(question, self._diagnosed(text), random.Random(text))})
 
@@ -61,15 +61,33 @@ class QualityTutor:
         problem = self._problems.get(question)
         if problem is None or self._tutoring is Tutoring.GENERIC:
             return []
-        rng = random.Random(question)
+        if self._tutoring in (Tutoring.SHUFFLED, Tutoring.MISLEADING):
+            return self.foreseen(question)
+        votes = Counter(c for text in attempts for c in self._domain.missing(without_quote(text), problem))
+        majority = [concept for concept in self._domain.concepts if 2 * votes[concept] > len(attempts)]
+        return majority or [concept for concept, _ in votes.most_common(1)]
+
+    def foreseen(self, question: str) -> list[Lesson]:
+        """The concepts that this tutor would talk about if it saw the question and its answer alone."""
+        problem, rng = self._problems[question], random.Random(question)
         match self._tutoring:
             case Tutoring.SHUFFLED:
                 return list(rng.choice(self._needy).concepts)
             case Tutoring.MISLEADING:
                 return [rng.choice([concept for concept in self._domain.concepts if concept not in problem.concepts])]
-        votes = Counter(c for text in attempts for c in self._domain.missing(without_quote(text), problem))
-        majority = [concept for concept in self._domain.concepts if 2 * votes[concept] > len(attempts)]
-        return majority or [concept for concept, _ in votes.most_common(1)]
+            case Tutoring.GENERIC:
+                return []
+        return list(problem.concepts)
+
+    def static_hint(self, question: str) -> str:
+        """A hint written before the run, which no mentor vets: a leaking tutor's is the answer."""
+        return self._concrete(question, self.foreseen(question), random.Random(question))
+
+    def ladder(self, question: str) -> list[str]:
+        """Hints from weak to strong: general advice, then one concept more on each rung."""
+        rng = random.Random(question)
+        hints = [rng.choice(concept.hints) for concept in self.foreseen(question)]
+        return [rng.choice(self._domain.generic_hints), *(" ".join(hints[: rung + 1]) for rung in range(len(hints)))]
 
     def _draft(self, question: str, concepts: Sequence[Lesson], rng: random.Random) -> str:
         vague = self._tutoring is not Tutoring.LEAKING and rng.random() < VAGUE_SHARE
@@ -88,17 +106,23 @@ class QualityTutor:
         return json.dumps({"critique": "It addresses the diagnosis.", "verdict": Quality.HIGH})
 
     def _diagnosed(self, text: str) -> list[Lesson]:
-        labels = _block(text, "diagnosis").splitlines()
+        labels = block(text, "diagnosis").splitlines()
         return [concept for concept in self._domain.concepts if concept.label in labels]
 
 
-def _block(text: str, name: str) -> str:
+def fits(domain: Domain, hint: str, problem: Exercise) -> bool:
+    """Whether a hint speaks of what the problem needs, all of it and nothing else."""
+    said = {concept.name for concept in domain.concepts if any(text in hint for text in concept.hints)}
+    return said == {concept.name for concept in problem.concepts}
+
+
+def block(text: str, name: str) -> str:
     return next(iter(read_blocks(text, name)), "")
 
 
-def _attempts(text: str) -> list[str]:
+def attempts(text: str) -> list[str]:
     """The failed answers of the group, repeated as often as the student wrote them."""
-    answers = []
+    answers: list[str] = []
     for attempt in read_blocks(text, "attempt"):
         repeated = _REPEATED.search(attempt)
         answers += [attempt.partition("\n")[0]] * (int(repeated[1]) if repeated else 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from strategy_arithmetic import GENERIC_HINTS as ARITHMETIC_HINTS
@@ -23,6 +24,9 @@ from trl_mentor.demo.world import passes, sample_problems
 
 class Lesson(Topic, Protocol):
     """A concept as a tutor knows it."""
+
+    @property
+    def name(self) -> str: ...
 
     @property
     def label(self) -> str: ...
@@ -46,6 +50,19 @@ class Exercise(Protocol):
     def program(self, *, known: Collection[Any]) -> str: ...
 
 
+def _remembered(function: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """The same function of an answer and its problem, which computes nothing twice in a process."""
+    known: dict[tuple[str, str], Any] = {}
+
+    def remembering(text: str, problem: Exercise) -> Any:
+        key = (text, problem.question)
+        if key not in known:
+            known[key] = function(text, problem)
+        return known[key]
+
+    return remembering
+
+
 @dataclass(frozen=True, slots=True)
 class Domain:
     """What problems are about: how they come about, how answers are checked and what students have wrong."""
@@ -60,6 +77,7 @@ class Domain:
     sample: Callable[..., Mapping[str, Exercise]]
     """(rng, per_family, *, held_out) -> problems by question."""
     correct: Callable[[str, Any], bool]
+    """Remembered, as `missing` is: a policy that has collapsed gives the same answers over and over."""
     missing: Callable[[str, Any], Sequence[Lesson]]
     """The concepts that a failed answer shows to be wrong."""
     pretraining_problems: int
@@ -75,8 +93,8 @@ CODE = Domain(
     generic_hints=GENERIC_HINTS,
     tokens=tuple(vocabulary()),
     sample=sample_problems,
-    correct=passes,
-    missing=missing_concepts,
+    correct=_remembered(passes),
+    missing=_remembered(missing_concepts),
     pretraining_problems=300,
 )
 ARITHMETIC = Domain(
@@ -88,10 +106,11 @@ ARITHMETIC = Domain(
         vocabulary_of([_ARITHMETIC_WORDS, *ARITHMETIC_HINTS, *(hint for rule in RULES for hint in rule.hints)])
     ),
     sample=sample_sums,
-    correct=solves,
-    missing=missing_rules,
+    correct=_remembered(solves),
+    missing=_remembered(missing_rules),
     pretraining_problems=120,
 )
+DOMAINS = {domain.name: domain for domain in (CODE, ARITHMETIC)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +141,7 @@ class World:
 
     def problems(self, per_family: int, *, seed: int, held_out: bool) -> Mapping[str, Exercise]:
         """Problems by question; the same ones for every run with this seed."""
-        return self.domain.sample(random.Random(seed), per_family, held_out=held_out)
+        return _problems(self.domain.name, per_family, seed, held_out)
 
     def correct(self, text: str, problem: Exercise) -> bool:
         """Whether an answer is right; a hint that it quotes first does not count."""
@@ -154,3 +173,9 @@ WORLDS = {
         ),
     )
 }
+
+
+@cache
+def _problems(domain: str, per_family: int, seed: int, held_out: bool) -> Mapping[str, Exercise]:
+    """Once in a process for all its runs: to find unit tests takes longer than to answer the problems."""
+    return DOMAINS[domain].sample(random.Random(seed), per_family, held_out=held_out)
