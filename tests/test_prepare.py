@@ -177,9 +177,16 @@ def test_rungs_add_up_within_their_kind_and_one_that_leaks_is_left_out_of_the_la
     assert any("solution, entry 2: The hint gives the final answer away" in prompt for prompt in script.prompts)
 
 
-def test_a_ladder_has_at_most_four_entries_of_a_kind_each_on_one_line():
+def test_code_in_an_entry_of_a_ladder_is_known_by_its_lines_and_other_entries_become_one_line(script, tmp_path):
+    lines = {"knowledge": ["Two\nlines."], "planning": ["Read first."], "solution": ["print(a + b)\na = 1\nb = 2"]}
+    script.replies["hints", 0] = [json.dumps(lines)] * 2
+    assert main(words(script, tmp_path, "hints", "--limit", "1", "--mentor_domain", "code")) == 0
+    assert read(tmp_path)[0]["hints"] == ["Two lines.", "Read first."]
+
+
+def test_a_ladder_has_at_most_four_entries_of_a_kind():
     ladder = parse_ladder(json.dumps(LADDER | {"knowledge": ["  a\nb ", "", "c", "d", "e", "f"]}))
-    assert ladder == LADDER | {"knowledge": ["a b", "c", "d", "e"]}
+    assert ladder == LADDER | {"knowledge": ["a\nb", "c", "d", "e"]}
     with pytest.raises(ReplyError, match="more than 800 characters"):
         parse_ladder(json.dumps(LADDER | {"planning": ["x" * (MAX_ENTRY_CHARS + 1)]}))
     with pytest.raises(ReplyError, match="no entry"):

@@ -111,7 +111,7 @@ class Ladder(BaseModel):
 
 
 def parse_ladder(text: str) -> dict[str, list[str]]:
-    """The entries of each kind, at most `MAX_RUNGS`, each on one line. Raises `ReplyError` if there are none."""
+    """The entries of each kind, at most `MAX_RUNGS`, with their lines. Raises `ReplyError` if there are none."""
     form = last_form(find_objects(visible(text)), Ladder)
     ladder = {name: _entries(getattr(form, name)) for name in Ladder.model_fields}
     if not any(ladder.values()):
@@ -120,7 +120,7 @@ def parse_ladder(text: str) -> dict[str, list[str]]:
 
 
 def _entries(given: Sequence[str]) -> list[str]:
-    entries = [" ".join(clean_text(entry).split()) for entry in given]
+    entries = [clean_text(entry).strip() for entry in given]
     entries = [entry for entry in entries if re.search(r"\w", entry)]
     if any(len(entry) > MAX_ENTRY_CHARS for entry in entries):
         raise ReplyError(f"an entry of the ladder has more than {MAX_ENTRY_CHARS} characters; write it shorter")
@@ -174,7 +174,10 @@ def _hint_review(gate: LeakGate) -> Callable[[str, Item], Review]:
 
 
 def _ladder_review(gate: LeakGate) -> Callable[[Mapping[str, Sequence[str]], Item], Review]:
-    """Rung k of a kind is the text of its first k entries; one that is refused is left out of the later ones too."""
+    """Rung k of a kind is the text of its first k entries, on one line; one that is refused is left out of later ones.
+
+    An entry of several lines is looked at as it is, too: code is known by its lines.
+    """
 
     def review(ladder: Mapping[str, Sequence[str]], item: Item) -> Review:
         rungs: list[str] = []
@@ -182,8 +185,9 @@ def _ladder_review(gate: LeakGate) -> Callable[[Mapping[str, Sequence[str]], Ite
         for kind, entries in ladder.items():
             text = ""
             for number, entry in enumerate(entries, start=1):
-                longer = f"{text} {entry}".strip()
-                if objection := gate.objection(longer, item.group):
+                longer = " ".join(f"{text} {entry}".split())
+                as_it_is = gate.objection(entry, item.group) if "\n" in entry else None
+                if objection := as_it_is or gate.objection(longer, item.group):
                     objections.append(f"{kind}, entry {number}: {objection}")
                 else:
                     rungs.append(longer)
