@@ -10,13 +10,16 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test lint types clean
+.PHONY: demo test bench lint types clean
 
 demo: $(STAMP) ## Train a tiny policy with and without the mentor on the CPU; ARGS="--short" for the quick form
 	$(BIN)/trl-mentor demo $(ARGS)
 
 test: $(STAMP) ## Run the whole test suite; ARGS="tests/test_collapse.py" for a part of it
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+bench: $(STAMP) ## Compare MENTOR and its rivals on two tiny worlds: under an hour on two idle cores, goes on where it stopped
+	$(BIN)/python benchmarks/compare_strategies.py --reduced --output outputs/bench $(ARGS)
 
 lint: $(STAMP) ## Check style and formatting
 	$(BIN)/ruff check .
