@@ -232,6 +232,17 @@ def test_runs_without_labels_that_differ_in_seed_alone_are_one_method(tmp_path):
     assert compare(methods).baseline == "none"
 
 
+def test_runs_that_train_re_rolled_groups_in_another_way_or_time_are_other_methods(tmp_path):
+    paper = replace(INFO, rescue="replace, hinted")
+    infos = [paper, replace(paper, rescue="single, original"), replace(paper, dosage="linear decay", seed=1)]
+    runs = [write_run(tmp_path / str(i), [batch()], info=info) for i, info in enumerate(infos)]
+    assert [method.label for method in read_methods(list(map(str, runs)))[0]] == [
+        "mentor, rescue replace, hinted, dosage none",
+        "mentor, rescue single, original, dosage none",
+        "mentor, rescue replace, hinted, dosage linear decay",
+    ]
+
+
 def test_runs_that_their_journals_do_not_tell_apart_stand_alone(tmp_path):
     runs = [write_run(tmp_path / name, [batch()]) for name in ("good_hints", "bad_hints")]
     methods, (note,) = read_methods([str(run) for run in runs])

@@ -119,6 +119,22 @@ def test_a_run_without_a_control_claims_nothing(tmp_path):
     assert "percentage points" not in text
 
 
+def test_the_card_says_how_re_rolled_groups_were_trained_and_when(tmp_path):
+    options = {"mentor_preset": "robust", "mentor_start_step": 0.1, "mentor_decay": "linear"}
+    tiny.trained(tmp_path / "chosen", **SAVED, **options)
+    found = rows_of(card_of(tmp_path / "chosen"))
+    assert found["Rows of a re-rolled group that are trained, and the prompt they are scored under"] == [
+        "single, original"
+    ]
+    assert found["When groups are mentored"] == ["from 10% of the steps on, linear decay"]
+    tiny.trained(tmp_path / "default", **SAVED)
+    found = rows_of(card_of(tmp_path / "default"))
+    assert found["Rows of a re-rolled group that are trained, and the prompt they are scored under"] == [
+        "replace, hinted"
+    ]
+    assert "When groups are mentored" not in found
+
+
 @pytest.mark.parametrize(
     ("strategy", "said"), [("none", "a baseline for [MENTOR]"), ("resample", "a control for [MENTOR]")]
 )

@@ -271,6 +271,15 @@ def test_a_run_without_a_mentor_has_a_report_too(tmp_path, strategy):
     assert page.index["facets"]["verdict"]["names"] == ["no_mentor"]
 
 
+def test_the_page_says_how_re_rolled_groups_are_trained_and_when(tmp_path):
+    journal = Journal(tmp_path / "mentor" / "journal.jsonl")
+    journal.begin(0, RunInfo("mentor", rescue="single, original", dosage="from 15% of the steps on"))
+    journal.close()
+    text = report(tmp_path).text
+    assert "re-rolled groups trained as single, original" in text
+    assert "mentored from 15% of the steps on" in text
+
+
 def test_an_empty_journal_makes_a_page_that_says_so(tmp_path):
     Journal(tmp_path / "mentor" / "journal.jsonl").close()
     page = report(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import letters
 import pytest
 import said
 import tiny
@@ -111,3 +112,21 @@ def test_a_run_without_hints_looks_for_none(tmp_path, strategy):
     trainer = tiny.trained(tmp_path, cls=QuotesAnyway, mentor_strategy=strategy, reward=reward, max_steps=2)
     assert trainer.mentor_totals.echo_checked == 0
     assert not any("echo_rate" in name for entry in logged(trainer) for name in entry)
+
+
+@pytest.mark.parametrize(("preset", "share"), [("paper", 0.75), ("robust", 0.5)])
+def test_trl_says_which_groups_are_trained_without_an_advantage(tmp_path, preset, share):
+    # Groups 0 and 2 are all correct. Of the re-rolled ones 1 succeeds in half, 3 in all of its rows.
+    rolls = {"first": {"1": "c", "3": "c"}, "mentor/reroll": {"1": "m", "3": "a"}}
+    (entry,) = logged(letters.trained(tmp_path, rolls, mentor_preset=preset))
+    assert entry["frac_reward_zero_std"] == share
+    if preset == "paper":
+        names = ("frac_all_correct", "frac_collapsed", "frac_rescued")
+        correct, collapsed, rescued = (entry[f"mentor/{name}"] for name in names)
+        assert correct + collapsed - rescued == share
+
+
+def test_the_gradient_norm_that_is_logged_is_the_one_before_clipping(tmp_path):
+    found = [logged(tiny.trained(tmp_path / str(limit), max_grad_norm=limit))[0]["grad_norm"] for limit in (1e3, 1e-6)]
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+    assert found[0] > 1e-3

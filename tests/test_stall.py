@@ -73,7 +73,7 @@ def test_saturated_hints_and_a_collapse_that_does_not_fall_are_a_stall(older, ne
         (half(80, saturated=80), half(79, saturated=80)),  # collapse falls
         (half(80, saturated=46), half(80, saturated=47)),  # 93 of 133, just below 70 %
         (half(80, saturated=80, reliance=-0.5), half(80, saturated=80, reliance=-0.44)),  # the gap closes by 12 %
-        (half(80, saturated=80, reliance=0.1), half(80, saturated=80, reliance=0.1)),  # nothing is owed to hints
+        (half(80, saturated=80, reliance=0.1), half(80, saturated=80, reliance=0.05)),  # nothing is owed to hints
         (half(0, saturated=80), half(0, saturated=80)),  # lessons of earlier groups; nothing collapses any more
         (Counters(), half(80, saturated=80)),
         (half(80, saturated=0, rescued=0), half(80, saturated=0, rescued=0)),
