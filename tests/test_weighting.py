@@ -243,6 +243,24 @@ def test_with_old_log_probabilities_that_are_not_kept_affinity_changes_nothing(t
         assert torch.equal(found, expected)
 
 
+class DropsOut(tiny.Recorder):
+    """The same policy with dropout in its attention, which falls otherwise in each forward pass."""
+
+    def __init__(self, model: Any, **kwargs: Any) -> None:
+        for layer in model.model.layers:
+            layer.self_attn.attention_dropout = 0.5
+        super().__init__(model, **kwargs)
+
+
+@pytest.mark.parametrize("kind", [SHAPED, NONE])
+def test_the_ratio_of_shaped_rows_is_exactly_1_also_with_dropout(tmp_path, kind):
+    options = {"data": tiny.dataset(hard=lambda i: True), "epsilon": 1e-12, "num_iterations": 2, "max_steps": 2}
+    trainer = tiny.trained(tmp_path, cls=DropsOut, strategy=Weighs(kind), **options)
+    clipped = [log["clip_ratio/region_mean"] for log in trainer.state.log_history if "loss" in log]
+    assert len(clipped) == 2
+    assert all((share == 0.0) is (kind is SHAPED) for share in clipped)
+
+
 class AlwaysKeyed(tiny.Recorder):
     """Marks every row of every batch as one that is not weighed."""
 

@@ -13,9 +13,9 @@ class Strategy(Protocol):
     """A named answer to "what do we do with a collapsed group". One small file each.
 
     A strategy may also have `columns`, names of columns of the data set: `CollapsedGroup.material` then has their
-    values. `start_step`, if it has that, is what `mentor_start_step` is where the settings do not say. In later rounds
-    (`mentor_max_rounds`) `select` is asked again about the re-rolled groups, and `prepare` reads the re-rolled
-    completions as attempts.
+    values. `start_step`, if it has that, is what `mentor_start_step` is where the settings do not say; `affinity` is
+    the exponent of `Weighting.AFFINITY`, else 1. In later rounds (`mentor_max_rounds`) `select` is asked again about
+    the re-rolled groups, and `prepare` reads the re-rolled completions as attempts.
     """
 
     name: str
