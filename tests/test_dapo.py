@@ -110,6 +110,15 @@ def test_a_data_set_that_is_no_larger_than_the_batch_is_drawn_from_nevertheless(
     assert asked(trainer)[3] == 3
 
 
+def test_places_are_filled_from_the_start_step_on_and_what_had_not_collapsed_is_not_counted_before(tmp_path):
+    trainer, reward = dapo(tmp_path, "camm" + "mmmm" + "cmmm", max_steps=2, mentor_start_step=1)
+    assert reward.rolls[:2] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    totals = trainer.mentor_totals
+    assert (totals.collapsed, totals.held_back, totals.skipped, totals.not_asked, totals.refilled) == (1, 1, 1, 1, 0)
+    (record,) = read_journal(tmp_path)
+    assert (record.group.index, record.outcome) == (0, RerollOutcome.SKIPPED)
+
+
 def test_without_refill_a_group_samples_its_own_prompt_again(tmp_path):
     # Row 0 is mixed on its second re-roll, row 1 on its first, row 3 never.
     trainer, reward = dapo(tmp_path, "camc", "cmmc", "mmmc", mentor_dapo_refill=False, mentor_max_rounds=4)

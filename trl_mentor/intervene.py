@@ -213,7 +213,7 @@ def _first_plan(
         every = [Assignment(group, example_of(rows), step) for group, rows in zip(groups, gathered, strict=True)]
         assignments = concerned.of(concerned.selected, every)
         failed.extend(concerned.of(concerned.failed, groups))
-        planned = _without_others(_planned(assignments, means), assignments, concerned)
+        planned = _without_others(_planned(assignments, concerned, means), assignments, concerned)
         planned.unused.extend(map(left_alone, concerned.of(concerned.recorded, every)))
         return planned, assignments, planned.counters + count_causes(group.cause for group in failed)
 
@@ -278,8 +278,11 @@ def _left_as(done: _Round, number: int, place: Place, means: Means) -> _Subject:
     return _Subject(before.index, members, tuple(hints), place.arm, fresh)
 
 
-def _planned(assignments: Sequence[Assignment], means: Means) -> Planned:
-    """What the schedule and the lot of the trial say of the selected groups, without those that are held back."""
+def _planned(assignments: Sequence[Assignment], concerned: Concerned, means: Means) -> Planned:
+    """What the schedule and the lot of the trial say of the selected groups, without those that are held back.
+
+    Of these the failed ones are counted and told of.
+    """
     objections = list(map(means.dosage.objection, assignments))
     pairs = list(zip(assignments, objections, strict=True))
     held_back = [left_alone(item, reason) for item, reason in pairs if reason is not None]
@@ -287,6 +290,7 @@ def _planned(assignments: Sequence[Assignment], means: Means) -> Planned:
     if len(held_back) < len(assignments):
         planned = _scheduled([item for item, reason in pairs if reason is None], means)
     places = iter(planned.places)
+    held_back = [item for item in held_back if item.assignment.group.index in concerned.failed]
     return Planned(
         places=[next(places) if reason is None else None for reason in objections],
         unused=[*planned.unused, *held_back],
