@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import letters
 import pytest
 import said
@@ -72,6 +74,15 @@ def test_only_the_newest_hints_are_looked_for_and_before_the_first_there_is_noth
     assert echoes.count(hints, [""] * len(hints)) == KEPT
     echoes.keep([(hints[0], ""), (hints[KEPT], "")])  # one that is there already, and a new one
     assert [echoes.count([hint], [""]) for hint in (hints[0], hints[1], hints[KEPT])] == [0, 1, 1]
+
+
+def test_what_is_kept_survives_a_checkpoint():
+    echoes, again = UnhintedEchoes(), UnhintedEchoes()
+    echoes.keep([(HINT, QUESTION), ("Short.", "")])
+    again.keep([("h " * 9, "")])
+    again.restore(json.loads(json.dumps(echoes.state())))
+    assert again.state() == echoes.state() == [[HINT, QUESTION], ["Short.", ""]]
+    assert again.count([HINT, "h " * 9], ["", ""]) == 1
 
 
 class QuotesAnyway(tiny.Recorder):

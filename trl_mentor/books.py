@@ -23,6 +23,7 @@ from trl_mentor.spending import Spending
 from trl_mentor.tallies import Tallies
 from trl_mentor.transfer import Memory, Past, question_key
 from trl_mentor.trial import Trial
+from trl_mentor.unhinted_echo import UnhintedEchoes
 from trl_mentor.uplift import uplift
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ class Books:
         """The totals at the last log of training."""
         self.memory = Memory()
         """The prompts that collapsed, until they come round again."""
+        self.echoes = UnhintedEchoes()
+        """The newest hints, which completions of plain questions should not quote."""
         self.prober = prober
         """Which of them are asked in between, and when."""
         self.trial = trial
@@ -73,6 +76,7 @@ class Books:
             "totals": plain_json(self.totals),
             "memory": self.memory.state(),
             "probes": self.prober.state(),
+            "hints": self.echoes.state(),
             "trial": plain_json(self.trial),
         }
 
@@ -87,6 +91,7 @@ class Books:
         self.totals = self.logged = totals
         self.memory.restore(saved.get("memory", []))
         self.prober.restore(saved.get("probes", {}))
+        self.echoes.restore(saved.get("hints", []))
         self.last_failure, self.mentor_resumed = "", False
         self.newest_interventions.clear()
         self._warn_if_trial_changed(saved.get("trial"))

@@ -65,7 +65,6 @@ from trl_mentor.settings import RewardErrors, StrategyKind
 from trl_mentor.strategies.base import Opening, Strategy
 from trl_mentor.strategies.mentor import MentorStrategy, mentor_of
 from trl_mentor.transfer import question_key, returned, transfer
-from trl_mentor.unhinted_echo import UnhintedEchoes
 from trl_mentor.uplift import run_metrics
 from trl_mentor.vllm_cpu import use_cpu_engine
 from trl_mentor.weighting import WEIGHTING, encoded, weighed
@@ -145,7 +144,6 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._batch_weightings: list[Weighting] = []
         self._weighed: dict[str, Any] | None = None
         self._reports_logprobs = False
-        self._echoes = UnhintedEchoes()
         self.books = open_books(self, settings)
         """What the run counts, remembers and writes down."""
         self._bind_callback()
@@ -258,7 +256,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             completions=len(rewards),
             successes=sum(rule.succeeds(rule.value(row)) for row in rewards.tolist()),
             unhinted_echoes=echoes,
-            echo_checked=len(rewards) - opened_rows if self._echoes.begun else 0,
+            echo_checked=len(rewards) - opened_rows if self.books.echoes.begun else 0,
         )
         if returning:
             counters += self._see_returns(mine, rewards)
@@ -298,9 +296,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _count_echoes(self, prompts: Sequence[Prompt], first: Generated, *, apart_from: Collection[int]) -> int:
         """How many of this rank's completions of plain prompts quote a hint."""
-        plain = [i for i in range(len(prompts)) if i not in apart_from] if self._echoes.begun else []
+        plain = [i for i in range(len(prompts)) if i not in apart_from] if self.books.echoes.begun else []
         completions = [completion_text(first.completions[i]) for i in plain]
-        return self._echoes.count(completions, [question_text(prompts[i]) for i in plain])
+        return self.books.echoes.count(completions, [question_text(prompts[i]) for i in plain])
 
     def _count_skipped_step(self) -> None:
         self.books.book(Counters(skipped_steps=1), step=self.state.global_step)
@@ -380,7 +378,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         in_order = sorted(members, key=lambda member: member.number)
         outcome = intervene(in_order, concerned, means, step=self.state.global_step)
         self.books.record(outcome.interventions, outcome.details)
-        self._echoes.keep(outcome.hints)
+        self.books.echoes.keep(outcome.hints)
         for example, past in outcome.ended:
             self.books.remember(example, self._reader.answer(example), past)
         rewards = taken_over(outcome.rows, rows, rewards, rank=self._exchange.rank)

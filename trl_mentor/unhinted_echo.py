@@ -13,8 +13,6 @@ from trl_mentor.echo import MIN_WORDS, words
 
 KEPT = 64
 """Hints that are looked for, the newest."""
-_MOST_WORDS = 2_000
-"""Of a hint; it is as long as a mentor writes it."""
 
 _INTRODUCED = re.compile(
     r"(?:\s|</?\w+>|[>#*_\"'(\[\u201c\u2018])*"
@@ -35,23 +33,30 @@ class UnhintedEchoes:
     """
 
     def __init__(self) -> None:
-        self._kept: deque[frozenset[Shingle]] = deque(maxlen=KEPT)
+        self._kept: deque[tuple[tuple[str, str], frozenset[Shingle]]] = deque(maxlen=KEPT)
         self._wanted: frozenset[Shingle] = frozenset()
-        self._begun = False
 
     @property
     def begun(self) -> bool:
         """Whether a hint was kept; before that nobody can quote one."""
-        return self._begun
+        return bool(self._kept)
+
+    def state(self) -> list[list[str]]:
+        """What is kept as plain JSON: pairs of a hint and its question."""
+        return [list(pair) for pair, _ in self._kept]
+
+    def restore(self, saved: Iterable[Sequence[str]]) -> None:
+        """Keep what `state` returned, and nothing else."""
+        self._kept.clear()
+        self.keep((hint, question) for hint, question in saved)
 
     def keep(self, hints: Iterable[tuple[str, str]]) -> None:
         """Look for these from now on: hints and the questions that they were given for, oldest first."""
         for hint, question in hints:
-            found = _shingles(words(hint)[:_MOST_WORDS]) - _shingles(words(question))
-            self._begun = True
-            if found and found not in self._kept:
-                self._kept.append(found)
-        self._wanted = frozenset().union(*self._kept)
+            if all(pair != (hint, question) for pair, _ in self._kept):
+                shingles = _shingles(words(hint)) - _shingles(words(question))
+                self._kept.append(((hint, question), shingles))
+        self._wanted = frozenset().union(*(shingles for _, shingles in self._kept))
 
     def count(self, completions: Iterable[str], questions: Iterable[str]) -> int:
         """How many of the completions, of these questions, quote a hint. What a question says itself is no hint."""
