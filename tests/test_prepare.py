@@ -391,6 +391,18 @@ def test_wrong_input_is_told_before_anything_is_asked(script, tmp_path, capsys, 
     assert not (tmp_path / "out").exists()
 
 
+def test_a_key_goes_by_the_name_of_a_variable_and_into_no_file(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("KEY_OF_THE_LAB", "sk-Planted-3f9C2b77A1d0")
+    script.replies["hint", 0] = [f"{HINT} sk-Planted-3f9C2b77A1d0"]
+    body = ("--mentor_extra_body", '{"user": "sk-Planted-in-the-body"}')
+    assert main(words(script, tmp_path, "hint", "--mentor_api_key_env", "KEY_OF_THE_LAB", *body)) == 0
+    assert read(tmp_path)[0]["hint"] == f"{HINT} [key]"
+    said = capsys.readouterr()
+    written = [path.read_text() for path in (tmp_path / "out").iterdir()]
+    assert len(written) == 3
+    assert not any("Planted" in text for text in (*written, said.out, said.err))
+
+
 def test_lines_that_are_no_objects_are_told_by_their_number(script, tmp_path, capsys):
     data = tmp_path / "bad.jsonl"
     for text, complaint in (('{"prompt": "a"}\n{"prompt', "line 2, is not JSON"), ("[1]", "line 1, is list")):
