@@ -45,6 +45,9 @@ from trl_mentor.tallies import Tally
 
 RECOVERED = ("rescued", "hint_saturated")
 
+ENDS = [outcome for outcome in RerollOutcome if outcome is not RerollOutcome.ANOTHER_ROUND]
+"""How a group ends; tests/test_rounds.py has groups with several rounds."""
+
 
 def lines_of(run: Path, kind: str) -> list[dict[str, Any]]:
     """The raw lines of one kind in a journal; those of interventions have no name of their own."""
@@ -70,7 +73,7 @@ def guidance(rng: random.Random) -> Guidance | None:
 
 def intervention(rng: random.Random, step: int) -> Intervention:
     given = guidance(rng)
-    outcome = rng.choice(list(RerollOutcome)) if given is None or given.hint else RerollOutcome.SKIPPED
+    outcome = rng.choice(ENDS) if given is None or given.hint else RerollOutcome.SKIPPED
     values = {"rescued": (1.0, 0.25, None, 0.75), "hint_saturated": (1.0,) * 4, "still_collapsed": (0.0,) * 4}
     successes = values.get(outcome, ())
     topic = rng.choice([None, "algebra", "$\\frac{", "<script>alert(1)</script>", f"rare {rng.randint(0, 60)}"])
@@ -135,7 +138,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for _ in range(3):
             journal.append(intervention(rng, step))
         journal.book(booking(rng, step))
-        past = RerollOutcome(rng.choice(list(RerollOutcome)))
+        past = RerollOutcome(rng.choice(ENDS))
         arm = rng.choice([None, *Arm])
         journal.returned(Return(step, "0" * 16, 0, past, arm, rng.randint(0, 2), 4, probe=rng.random() < 0.3))
         if step % 50 == 0:
