@@ -385,6 +385,7 @@ def closed_port() -> str:
             "wants_a_rubric asks for 'rubric'",
             "add the column",
         ),
+        ({"mentor_strategy": "luffy"}, "columns", "reads the column 'demonstration'", "add the column"),
         ({"reward_funcs": ["accuracy"]}, "rewards load", "unknown reward 'accuracy'", "accuracy_reward"),
         ({"reward_funcs": ["no_such_module.f"]}, "rewards load", "cannot import", "can be imported"),
         ({"mentor_success_rewards": ["verifier"]}, "rewards load", "'verifier'", "last_number_is_answer"),

@@ -236,7 +236,7 @@ def test_groups_for_which_the_mentor_failed_are_left_alone(tmp_path):
 
 def test_the_mentors_deadline_is_checked_against_the_time_that_other_ranks_wait(tmp_path):
     with pytest.raises(ConfigError, match="ddp_timeout"):
-        trained(tmp_path, mentor_critique="text", mentor=tiny.mentor(deadline=400.0), ddp_timeout=300)
+        trained(tmp_path, mentor_critique="text", mentor=tiny.mentor(deadline=600.0), ddp_timeout=500)
 
 
 def test_critiques_of_a_mentor_without_a_model_are_refused_and_a_local_one_is_guarded(tmp_path):
