@@ -96,9 +96,21 @@ def patterned(out: Path, options: dict) -> tuple[Any, dict]:
 
 def lettered(out: Path, options: dict) -> tuple[Any, dict]:
     """A run in which `rolls` say how each prompt is answered in each kind of roll."""
+    if options.pop("material", False):
+        options["data"] = with_material(tiny.dataset(4))
+    if options.get("mentor_critique") == "text":
+        options["mentor"] = tiny.mentor()
     trainer = letters.trained(out, options.pop("rolls"), **options)
     memory, probes = trainer.books.memory.state(), trainer.books.prober.state()
-    return trainer, {**common(trainer), "calls": trainer.reward_funcs[0].calls, "memory": memory, "probes": probes}
+    return trainer, {**common(trainer), "calls": trainer.verifier.calls, "memory": memory, "probes": probes}
+
+
+def with_material(data: Any) -> Any:
+    """The same rows with what strategies read of a data set."""
+    rows = len(data)
+    data = data.add_column("hint", [tiny.HINT] * rows)
+    data = data.add_column("hints", [["w30", "w30 w31", tiny.HINT]] * rows)
+    return data.add_column("demonstration", ["w33 w34 w35 w36"] * rows)
 
 
 def common(trainer: Any) -> dict:

@@ -48,19 +48,21 @@ class Letters:
 class Announcer(tiny.Recorder):
     """The shipped trainer, which tells its verifier what kind of roll comes next."""
 
+    verifier: Letters
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self.announce(FIRST if self.model.training else "evaluation")
         return super()._generate_and_score_completions(inputs)
 
     def _regenerate(self, requests: Sequence[Any], *, alone: bool = False, metrics: str = REROLL) -> list[Row]:
-        before = self.reward_funcs[0].kind
+        before = self.verifier.kind
         self.announce(metrics)
         rows = super()._regenerate(requests, alone=alone, metrics=metrics)
         self.announce(before)
         return rows
 
     def announce(self, kind: str) -> None:
-        self.reward_funcs[0].kind, self.reward_funcs[0].step = kind, self.state.global_step
+        self.verifier.kind, self.verifier.step = kind, self.state.global_step
 
 
 def trained(output_dir: Any, rolls: Rolls, *, resume: Any = None, **options: Any) -> Any:
@@ -72,7 +74,10 @@ def trained(output_dir: Any, rolls: Rolls, *, resume: Any = None, **options: Any
 
 def trainer(output_dir: Any, rolls: Rolls, *, rows: int = 4, cls: type = Announcer, **options: Any) -> Any:
     options.setdefault("data", tiny.dataset(rows))
-    return tiny.trainer(output_dir, reward=Letters(rolls), cls=cls, **options)
+    verifier = Letters(rolls)
+    made = tiny.trainer(output_dir, reward=verifier, cls=cls, **options)
+    made.verifier = verifier
+    return made
 
 
 def key(number: int, *, conversational: bool = False) -> str:
