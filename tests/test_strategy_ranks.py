@@ -1,4 +1,4 @@
-"""Every strategy in two real processes (gloo), with collapse on one rank, on both or on none: no rank waits for ever."""
+"""Every strategy in two real processes (gloo), with collapse on one rank, both or none: no rank is left waiting."""
 
 from __future__ import annotations
 

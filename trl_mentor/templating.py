@@ -89,8 +89,8 @@ _ERRORS = (
 class TemplateSet:
     """Templates of one domain by name, read once and checked at construction.
 
-    `slots` says what each template may use and `required` what it must show. With `stand_in` a template that the domain
-    lacks is that of the general one.
+    `slots` says what each template may use and `required` what it must show. With `stand_in` a template that the
+    domain lacks is that of the general one.
 
     Raises `TemplateError` if the domain is unknown, or if a template is missing, does not parse, uses a slot that it
     is not given, leaves out one that is required, or does what the sandbox forbids.
