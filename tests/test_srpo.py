@@ -96,7 +96,7 @@ def test_what_reflection_made_of_the_first_answer_is_paid_beside_the_users_rewar
     made = trained(tmp_path, reward=verifier)
     assert made.reward_func_names == ["verifier", "reflection"]
     assert pytest.approx(0.010159, abs=1e-6) == LENGTH
-    expected = [0.5 + 0.75 + LENGTH, 0.5 - 0.25 + LENGTH, 0.5 + 1.0 + LENGTH, 0.5 + 0.0 + LENGTH]
+    expected = [0.5 + 0.25 + LENGTH, 0.5 - 0.25 + LENGTH, 0.5 + 0.5 + LENGTH, 0.5 + 0.0 + LENGTH]
     assert paid(made) == pytest.approx(expected * 4)
     assert list(made._logs["rewards"]["verifier"]) == [1.0, 0.0, 1.0, 0.0] * 4
     # TRL's call on the whole completions, and one on the first answers, which logs nothing.
@@ -107,7 +107,7 @@ def test_what_reflection_made_of_the_first_answer_is_paid_beside_the_users_rewar
     assert logged["calls"] == 1
     assert logged["reward"] == pytest.approx(sum(expected) / 4 + 0.5)
     advantages = made.batches[0]["advantages"][:4]
-    assert advantages.argmax() == 2  # wrong, then right: 1 + .5 + 1 + length
+    assert advantages.argmax() == 2  # wrong, then right: 1 + .5 + .5 + length
 
 
 @pytest.mark.parametrize("conversational", [False, True])
@@ -124,7 +124,7 @@ def test_the_form_is_asked_for_in_training_and_evaluation_and_rewards_see_the_pl
     made.evaluate()
     assert all(under.endswith(ending) for under in made.under)
     assert {str(prompt) for prompts in verifier.prompts for prompt in prompts} == set(map(str, data["prompt"]))
-    assert paid(made)[:1] == pytest.approx([1.25 + LENGTH])
+    assert paid(made)[:1] == pytest.approx([0.75 + LENGTH])
 
 
 def test_the_reward_for_form_hides_no_collapse(tmp_path):
@@ -139,7 +139,7 @@ def test_only_completions_in_form_are_judged_again(tmp_path):
     verifier = Verifier()
     made = trained(tmp_path, reward=verifier, texts=["<answer> w5", written("w4", "w5"), "<answer> w4"])
     assert verifier.calls[1] == [written("w4", "w5")[:41]] * 5
-    assert paid(made)[:3] == pytest.approx([0, 1.5 + LENGTH, 0])
+    assert paid(made)[:3] == pytest.approx([0, 1.0 + LENGTH, 0])
     plain = Verifier()
     trained(tmp_path / "plain", reward=plain, texts=["<answer> w5", "<answer> w4"])
     assert len(plain.calls) == 1
@@ -154,7 +154,7 @@ def test_the_weights_of_the_user_stay_and_the_new_reward_has_one(tmp_path):
     assert args.reward_weights == [2.0]
     assert len(rewards) == 1
     assert made.success_rule.chosen == (0,)
-    assert paid(made)[:4] == pytest.approx([1.25 + LENGTH, 0.25 + LENGTH, 1.5 + LENGTH, 0.5 + LENGTH])
+    assert paid(made)[:4] == pytest.approx([0.75 + LENGTH, 0.25 + LENGTH, 1.0 + LENGTH, 0.5 + LENGTH])
 
 
 def test_only_the_success_rewards_judge_and_a_sum_is_weighed(tmp_path):
@@ -163,9 +163,9 @@ def test_only_the_success_rewards_judge_and_a_sum_is_weighed(tmp_path):
 
     options = {"reward": [polite, Verifier()], "reward_weights": [0.5, 1.0]}
     # Without a name the sum decides: .5 alone is above 0, so that every answer counts as right.
-    assert paid(trained(tmp_path / "sum", **options)) == pytest.approx([1.25 + LENGTH] * 16)
+    assert paid(trained(tmp_path / "sum", **options)) == pytest.approx([0.75 + LENGTH] * 16)
     named = trained(tmp_path / "named", **options, mentor_success_rewards=["verifier"])
-    assert paid(named)[:2] == pytest.approx([1.25 + LENGTH, 0.25 + LENGTH])
+    assert paid(named)[:2] == pytest.approx([0.75 + LENGTH, 0.25 + LENGTH])
     assert named.mentor_totals.successes == 8
 
 
@@ -179,7 +179,7 @@ def test_rewards_that_are_awaited_judge_as_well(tmp_path):
 
     for errors in ("raise", "unscorable"):
         made = trained(tmp_path / errors, reward=verifier, mentor_reward_errors=errors)
-        assert paid(made)[:4] == pytest.approx([1.25 + LENGTH, 0.25 + LENGTH, 1.5 + LENGTH, 0.5 + LENGTH])
+        assert paid(made)[:4] == pytest.approx([0.75 + LENGTH, 0.25 + LENGTH, 1.0 + LENGTH, 0.5 + LENGTH])
         assert made.reward_func_names == ["verifier", "reflection"]
     assert calls == [16] * 4
 
@@ -214,7 +214,7 @@ def test_a_verifier_that_breaks_on_first_answers_is_counted_and_success_still_se
 def test_a_strategy_object_is_paid_for_as_well(tmp_path):
     made = trained(tmp_path, strategy=SrpoStrategy(), mentor_strategy="mentor")
     assert made.reward_func_names == ["verifier", "reflection"]
-    assert paid(made)[:1] == pytest.approx([1.25 + LENGTH])
+    assert paid(made)[:1] == pytest.approx([0.75 + LENGTH])
 
 
 def reflection(completions, **kwargs):

@@ -20,10 +20,10 @@ NAME = "reflection"
 
 FORM = 0.5
 """For a completion that keeps the whole form (the paper's format reward)."""
-KEPT_RIGHT, MADE_WRONG, MADE_RIGHT, KEPT_WRONG = 0.75, -0.25, 1.0, 0.0
-"""For what reflection made of the first answer: what the paper's code for verl means to pay. A slip of operator
-precedence makes that code pay .75, 0, 0 and -.25; its code for OpenRLHF, which the paper's numbers are from, pays the
-accuracy of the second answer in their place."""
+KEPT_RIGHT, MADE_WRONG, MADE_RIGHT, KEPT_WRONG = 0.25, -0.25, 0.5, 0.0
+"""For what reflection made of the first answer (the paper's I_eff), beside what the user's own reward pays for the final
+answer, which is .5 in the paper: the authors' code for verl adds the two up to .75, -.25, 1 and 0. A slip of operator
+precedence makes that code pay .75, 0, 0 and -.25. The paper's I_ref is in neither of its codes, nor here."""
 LENGTH = 0.1
 """Most for the length (the paper's alpha)."""
 TARGET, LONGEST = 2.0, 2.5
