@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-import distributed_run
-import letters
 import pytest
 import tiny
+from letters import VALUES
 
 from trl_mentor import read_journal
 from trl_mentor.errors import ConfigError
@@ -16,7 +15,6 @@ from trl_mentor.records import CollapsedGroup, GroupState, RerollOutcome
 from trl_mentor.refill import Refill
 from trl_mentor.strategies.dapo import DapoStrategy
 
-VALUES = {"c": (0.0, 0.0), "a": (1.0, 1.0), "m": (0.0, 1.0)}
 DAPO = {"mentor_strategy": "dapo", "mentor_routes": None}
 
 
@@ -96,6 +94,12 @@ def test_rounds_end_and_what_is_left_is_trained_without_an_advantage(tmp_path):
     totals = trainer.mentor_totals
     assert (totals.refilled, totals.skipped, totals.still_collapsed, totals.reroll_completions) == (4, 4, 0, 160)
     assert len(read_journal(tmp_path)) == 4
+
+
+def test_a_strategy_object_has_the_rounds_of_the_paper_as_well(tmp_path):
+    reward = ByPrompt("c" * 4)
+    tiny.trained(tmp_path, reward=reward, data=tiny.dataset(4), strategy=DapoStrategy(), mentor_routes=None)
+    assert reward.rolls == [[0, 1, 2, 3]] * 11
 
 
 def test_rounds_can_be_fewer(tmp_path):
@@ -189,25 +193,3 @@ def test_places_in_the_background_are_refused(tmp_path):
 def test_only_groups_without_an_advantage_are_selected():
     states = [GroupState.COLLAPSED, GroupState.MIXED, GroupState.ALL_CORRECT, GroupState.UNSCORABLE]
     assert DapoStrategy().select(states) == [0, 2]
-
-
-def test_two_processes_fill_three_places_as_one_process_does(tmp_path):
-    options = {
-        **DAPO,
-        "rows": 16,
-        "rolls": {
-            "first": {"0": "c", "1": "a", "2": "m", "3": "c"},
-            "mentor/reroll": {str(i): "cam"[i % 3] for i in range(16)},
-        },
-        "per_device_train_batch_size": 8,
-    }
-    ranks = distributed_run.launch(tmp_path / "two", {"dapo": options})["dapo"]
-    alone = letters.trained(tmp_path / "one", options["rolls"], rows=16, **DAPO)
-    both = [tuple(rank["batches"][0][row][0]) for rank in ranks for row in (0, 4)]
-    assert both == [prompt for prompt, _ in tiny.rows(alone.batches[0])[::4]]
-    assert all(any(rank["advantages"][0][row : row + 4]) for rank in ranks for row in (0, 4))
-    for rank in ranks:
-        assert (rank["totals"]["refilled"], rank["totals"]["other_groups"], rank["totals"]["skipped"]) == (3, 1, 2)
-        assert rank["totals"]["policy_tokens"] == sum(rank["generated"] for rank in ranks)
-    first, second = ([call["answer"] for call in rank["calls"]] for rank in ranks)
-    assert list(map(len, first)) == list(map(len, second))  # each rank generates as much

@@ -12,7 +12,9 @@ from transformers import TrainerCallback
 
 from trl_mentor import Mentor, OpenAIBackend, read_journal
 from trl_mentor.bill import Bill
-from trl_mentor.model_card import PAPER
+from trl_mentor.counters import Counters
+from trl_mentor.model_card import PAPER, mentoring_section
+from trl_mentor.records import RunInfo
 from trl_mentor.uplift import uplift
 
 SAVED = {"save_strategy": "steps", "save_steps": 2, "max_steps": 4}
@@ -191,3 +193,23 @@ def test_the_card_names_the_mentor_but_no_directory(tmp_path, monkeypatch, model
     card = card_of(tmp_path)
     assert rows_of(card)["Mentor"] == [shown]
     assert "some-host" not in card.text
+
+
+@pytest.mark.parametrize(
+    ("strategy", "method"),
+    [
+        ("dapo", "DAPO"),
+        ("static_hint", "HINT"),
+        ("prefix", "QuestA"),
+        ("scaffold", "Scaf-GRPO"),
+        ("luffy", "LUFFY"),
+        ("critique", "Critique-GRPO"),
+        ("srpo", "SRPO"),
+    ],
+)
+def test_the_card_of_a_rival_names_its_method_and_links_its_paper(strategy, method):
+    section = mentoring_section(RunInfo(strategy=strategy), Counters(), None, hints=False)
+    assert f"[{method}](https://arxiv.org/abs/2" in section
+    assert "of the user's own" not in section
+    assert "was not measured" not in section
+    assert "was not measured" in mentoring_section(RunInfo(strategy=strategy), Counters(), None, hints=True)

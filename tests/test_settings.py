@@ -46,3 +46,34 @@ def test_the_defaults_are_the_papers():
 def test_an_object_for_every_request_may_be_given_as_text():
     settings = MentorArguments(mentor_extra_body='{"chat_template_kwargs": {"enable_thinking": false}}')
     assert settings.mentor_extra_body == {"chat_template_kwargs": {"enable_thinking": False}}
+
+
+@pytest.mark.parametrize("strategy", ["dapo", "static_hint", "scaffold", "luffy", "critique", "srpo"])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"mentor_preset": "robust"},
+        {"mentor_rescue": "single"},
+        {"mentor_score_on": "original"},
+        {"mentor_score_on": "original", "mentor_rescue_shaping": "luffy"},
+    ],
+    ids=str,
+)
+def test_a_construction_is_refused_where_the_strategy_has_rows_of_its_own(strategy, chosen):
+    with pytest.raises(ConfigError, match=f"{next(iter(chosen))} says .*'{strategy}' has rows of its own; leave"):
+        MentorArguments(mentor_strategy=strategy, **chosen)
+    for alike in ("mentor", "resample", "none"):
+        assert MentorArguments(mentor_strategy=alike, **chosen).mentor_strategy == alike
+
+
+@pytest.mark.parametrize("strategy", ["static_hint", "scaffold", "critique"])
+def test_a_fixed_hint_is_refused_where_the_strategy_has_hints_of_its_own(strategy):
+    with pytest.raises(ConfigError, match=f"mentor_generic_fraction is 0.2, but strategy '{strategy}' has no fixed"):
+        MentorArguments(mentor_strategy=strategy, mentor_generic_fraction=0.2)
+
+
+@pytest.mark.parametrize("options", [{"mentor_strategy": "none"}, {"mentor_strategy": "luffy"}], ids=str)
+def test_fractions_of_hints_mean_nothing_where_there_are_none(options):
+    assert MentorArguments(**options, mentor_generic_fraction=0.2, mentor_control_fraction=0.2)
+    prefix = {"mentor_strategy": "static_hint", "mentor_static_hint": "prefix"}
+    assert MentorArguments(**prefix, mentor_generic_fraction=0.2)

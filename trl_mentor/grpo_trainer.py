@@ -307,8 +307,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         """Close the books; the mentor begins nothing more, and what it is asked now is waited for so many seconds."""
         if isinstance(self.schedule, Ahead):
             self.schedule.queue.pause()
-            if isinstance(self.strategy, MentorStrategy):
-                self.strategy.mentor.interrupt()
+            mentor = mentor_of(self.strategy)
+            if mentor is not None:
+                mentor.interrupt()
         self.books.close(step=self.state.global_step, patience=patience)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -368,7 +369,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             trial=self.books.trial,
             generic=getattr(self.strategy, "generic", None),
             dosage=self.dosage(),
-            max_rounds=self._settings.max_rounds(),
+            max_rounds=self._settings.max_rounds(getattr(self.strategy, "max_rounds", 1)),
         )
         refill = getattr(self.strategy, "fresh", None)
         if isinstance(refill, Refill):
@@ -564,8 +565,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         if found is not None and lesson.guidance is None and not self._lesson_refused:
             self._lesson_refused = True
             logger.warning(
-                "trl-mentor: strategy %r cannot do with a group what it wants: %s. This is said once; the journal has "
-                "the reason for each group that collapsed.",
+                "trl-mentor: the policy cannot take all that strategy %r has for a group: %s. It is shortened "
+                "or left out, and a group for which nothing is left stays as it is; the journal says what became of "
+                "each group that collapsed. This is said once.",
                 self.strategy.name,
                 found.reason,
             )
@@ -618,7 +620,8 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         given = [tags] if isinstance(tags, str) else tags or []
         super().create_model_card(model_name, dataset_name, [*given, *card_tags(self.strategy.name)])
         if self.accelerator.is_main_process:
-            section = mentoring_section(self.run_info(), self.mentor_totals, mentor_of(self.strategy))
+            hints = getattr(self.strategy, "gives_hints", True)
+            section = mentoring_section(self.run_info(), self.mentor_totals, mentor_of(self.strategy), hints=hints)
             with (Path(self.args.output_dir) / "README.md").open("a", encoding="utf-8", newline="\n") as card:
                 card.write(f"\n{section}")
 

@@ -15,12 +15,6 @@ from trl_mentor.records import Weighting
 from trl_mentor.rescue import PAPER
 from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind, refuse_ahead, refuse_rounds
 from trl_mentor.strategies.base import Strategy
-from trl_mentor.strategies.dapo import DapoStrategy
-from trl_mentor.strategies.luffy import LuffyStrategy
-from trl_mentor.strategies.none import NoneStrategy
-from trl_mentor.strategies.prefix import PrefixStrategy
-from trl_mentor.strategies.resample import ResampleStrategy
-from trl_mentor.strategies.srpo import SrpoStrategy
 from trl_mentor.strategy_settings import StaticHint
 
 logger = logging.getLogger(__name__)
@@ -31,8 +25,6 @@ TOPIC_COLUMNS = ("topic", "subject")
 ANSWER_COLUMNS = ("answer", "solution")
 UNCLIPPED = ("cispo", "sapo", "vespo")
 """Losses of TRL in which `epsilon` is no range of ratios."""
-WITHOUT_HINTS = (NoneStrategy, ResampleStrategy, DapoStrategy, LuffyStrategy, PrefixStrategy, SrpoStrategy)
-"""Strategies under which no group is re-rolled under a hint."""
 TESTS_COLUMN = "tests"
 """The reference of a programming task, which has no answer: what failed is the mentor's to read (`channel`)."""
 
@@ -169,8 +161,8 @@ def refuse_weighting(found: Iterable[Weighting], args: Any) -> None:
 
 def refuse_arm_without_hint(settings: MentorArguments, strategy: Strategy) -> None:
     """Raise `ConfigError` if the second control is asked of a strategy that has hints but no fixed one."""
-    without_hints = type(strategy) in WITHOUT_HINTS
-    if settings.mentor_generic_fraction and not without_hints and not callable(getattr(strategy, "generic", None)):
+    lacks_fixed_one = getattr(strategy, "gives_hints", True) and not callable(getattr(strategy, "generic", None))
+    if settings.mentor_generic_fraction and lacks_fixed_one:
         raise ConfigError(
             f"mentor_generic_fraction is {settings.mentor_generic_fraction:g}, but strategy {strategy.name!r} has no "
             "method generic(group) that returns the Lesson under a fixed hint; add one (see MentorStrategy.generic), "
@@ -267,11 +259,11 @@ def check_material(strategy: Strategy, columns: Iterable[str]) -> None:
     names = list(columns)
     missing = [column for column in getattr(strategy, "columns", ()) if column not in names]
     if missing:
-        solutions = isinstance(strategy, LuffyStrategy | PrefixStrategy)
-        setting = "mentor_demonstration_column" if solutions else "mentor_hint_column"
+        setting = getattr(strategy, "column_setting", None)
+        otherwise = f", or name the column to read with {setting} (column= of a strategy object)" if setting else ""
         raise ConfigError(
             f"strategy {strategy.name!r} reads the column {missing[0]!r}, but the training data set has the columns "
-            f"{names}; add it, or name the column to read with {setting} (column= of a strategy object)"
+            f"{names}; add it{otherwise}"
         )
 
 

@@ -17,6 +17,7 @@ from trl_mentor.mentor import Mentor
 from trl_mentor.records import Arm, RunInfo
 from trl_mentor.settings import StrategyKind
 from trl_mentor.spending import RoleSpending
+from trl_mentor.strategies.prefix import PrefixStrategy
 from trl_mentor.tallies import Tallies, Tally
 from trl_mentor.uplift import (
     Comparison,
@@ -60,10 +61,26 @@ _DONE = {
     str(StrategyKind.CRITIQUE): "each completion was criticised and refined, as in every other group, and the best "
     "refinement took the place of one completion: [Critique-GRPO](https://arxiv.org/abs/2506.03106). The loss weighs "
     "its tokens by their probability, and the model is for plain questions, without critiques.",
+    str(
+        StrategyKind.DAPO
+    ): "or every one succeeded, the place of the prompt went to another one of the data set, or it "
+    "was sampled again, until some completions were right and some wrong: the dynamic sampling of "
+    "[DAPO](https://arxiv.org/abs/2503.14476).",
+    str(
+        StrategyKind.STATIC_HINT
+    ): "the group was re-rolled on a hint of the data set and the question, and trained on "
+    "the question alone: [HINT](https://arxiv.org/abs/2510.09388). The model is for plain questions, without hints.",
+    PrefixStrategy.name: "nothing was done about it: every prompt was shown with the beginning of its solution, where "
+    "the data set has one: [QuestA](https://arxiv.org/abs/2507.13266). The model is for plain questions.",
+    str(StrategyKind.SCAFFOLD): "it was sampled again under hints of the data set, and a success under the weakest of "
+    "them that helped took the place of one failure: [Scaf-GRPO](https://arxiv.org/abs/2510.19807). The model is for "
+    "plain questions, without hints.",
+    str(StrategyKind.SRPO): "nothing was done about it: every prompt asked for an answer, a reflection and a second "
+    "answer, and a reward paid for the reflection: [SRPO](https://arxiv.org/abs/2506.01713). The model is for "
+    "questions that ask for this form.",
     str(StrategyKind.NONE): f"this was counted and nothing done about it: a baseline for {_LINK}.",
 }
 _OWN = "a strategy of the user's own said what to do."
-_WITHOUT_HINTS = (StrategyKind.RESAMPLE, StrategyKind.NONE, StrategyKind.LUFFY)
 
 _LOCAL = re.compile(r"[/.~\\]|[A-Za-z]:[/\\]|file:")
 
@@ -78,8 +95,11 @@ def paper(extended: Mapping[str, str]) -> dict[str, str]:
     return {**PAPER, "citation": f"{PAPER['citation']}\n\n{extended['citation']}"}
 
 
-def mentoring_section(run: RunInfo, totals: Counters, mentor: Mentor | None) -> str:
-    """The section on what a run has done so far, in Markdown; `mentor` is the one that was asked, if any."""
+def mentoring_section(run: RunInfo, totals: Counters, mentor: Mentor | None, *, hints: bool) -> str:
+    """The section on what a run has done so far, in Markdown.
+
+    `mentor` is the one that was asked, if any; `hints` says whether groups are re-rolled under hints at all.
+    """
     parts = [
         "## Mentoring",
         f"Trained with trl-mentor {literal(run.version)}. When every completion of a prompt failed, "
@@ -87,7 +107,7 @@ def mentoring_section(run: RunInfo, totals: Counters, mentor: Mentor | None) -> 
         table(["Setting", "Value"], _settings(run, mentor)),
         "### What came of it",
         table(["Groups", ""], [(name, f"{count:,}") for name, count in outcomes(totals).items()]),
-        *([] if run.strategy in _WITHOUT_HINTS else _evidence(run, totals.recovery)),
+        *(_evidence(run, totals.recovery) if hints else []),
         *carried_over(totals.transfer),
         "### What it took",
         *_bill(Bill.of(totals, priced=run.priced)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -14,7 +14,7 @@ from trl_mentor.causes import check_routes
 from trl_mentor.dosage import Decay, check_start
 from trl_mentor.errors import ConfigError
 from trl_mentor.rescue import PAPER, Construction, Preset, Rescue, ScoreOn
-from trl_mentor.strategy_settings import DAPO_ROUNDS, CritiqueKind, Shaping, StrategyArguments
+from trl_mentor.strategy_settings import CritiqueKind, Shaping, StaticHint, StrategyArguments
 
 _COUNTS = (
     "mentor_max_retry",
@@ -70,6 +70,10 @@ _WITH_AHEAD = (StrategyKind.MENTOR, StrategyKind.RESAMPLE, StrategyKind.NONE)
 """Strategies whose lessons can wait, as re-rolls of a whole group that are trained as they are."""
 _WITH_ROUNDS = (StrategyKind.MENTOR, StrategyKind.RESAMPLE, StrategyKind.DAPO)
 """Strategies that have something else to offer to a group that failed again."""
+_WITH_CONSTRUCTION = (StrategyKind.MENTOR, StrategyKind.RESAMPLE, StrategyKind.NONE)
+"""Strategies for which a construction may be chosen: `NONE` has no use for it, but shares its settings with these."""
+_CONSTRUCTION = ("mentor_preset", "mentor_rescue", "mentor_score_on", "mentor_rescue_shaping")
+"""The settings that `MentorArguments.construction` reads."""
 
 
 @dataclass
@@ -95,8 +99,8 @@ class MentorArguments(StrategyArguments):
     mentor_preset: str = field(
         default="paper",
         metadata={
-            "help": "How a re-rolled group becomes training rows: `paper` (mentor_rescue replace, mentor_score_on "
-            "hinted) or `robust` (single, original, mentor_strip_echo). See docs/rescue.md."
+            "help": "Of `mentor` and `resample`: how a re-rolled group becomes training rows: `paper` (mentor_rescue "
+            "replace, mentor_score_on hinted) or `robust` (single, original, mentor_strip_echo). See docs/rescue.md."
         },
     )
     mentor_rescue: str | None = field(
@@ -383,11 +387,9 @@ class MentorArguments(StrategyArguments):
         writes = self.mentor_strategy == StrategyKind.CRITIQUE and self.mentor_critique == CritiqueKind.TEXT
         return writes or self.mentor_strategy == StrategyKind.MENTOR
 
-    def max_rounds(self) -> int:
-        """Most re-rolls of one group in a batch."""
-        if self.mentor_max_rounds is None:
-            return DAPO_ROUNDS if self.mentor_strategy == StrategyKind.DAPO else 1
-        return self.mentor_max_rounds
+    def max_rounds(self, default: int = 1) -> int:
+        """Most re-rolls of one group in a batch; `default` is the strategy's, where the settings do not say."""
+        return default if self.mentor_max_rounds is None else self.mentor_max_rounds
 
     def strips_echo(self) -> bool:
         """Whether quoted hints are cut out of rows that are scored on the question alone."""
@@ -402,6 +404,7 @@ class MentorArguments(StrategyArguments):
         if not isinstance(self.mentor_strip_echo, bool | None):
             raise ConfigError(f"mentor_strip_echo must be true or false, got {self.mentor_strip_echo!r}")
         construction = self.construction()
+        self._refuse_unread_construction()
         refuse_rounds(self.max_rounds(), self.mentor_strategy)
         refuse_ahead(self.mentor_schedule, self.mentor_strategy)
         if self.mentor_schedule == ScheduleKind.AHEAD and self.max_rounds() > 1:
@@ -414,6 +417,16 @@ class MentorArguments(StrategyArguments):
                 "mentor_schedule='ahead' re-rolls a lesson in the place of another question, whose failures are no "
                 f"group with it, so that it trains the re-rolled rows as they are; got {construction}: use "
                 "mentor_preset='paper' with `ahead`, or mentor_schedule='inline'"
+            )
+
+    def _refuse_unread_construction(self) -> None:
+        """A strategy with rows of its own would train them whatever is chosen here."""
+        defaults = {item.name: item.default for item in fields(MentorArguments)}
+        chosen = [name for name in _CONSTRUCTION if getattr(self, name) != defaults[name]]
+        if chosen and self.mentor_strategy not in _WITH_CONSTRUCTION:
+            raise ConfigError(
+                f"{chosen[0]} says which rows 'mentor' and 'resample' train, and strategy "
+                f"{self.mentor_strategy!r} has rows of its own; leave {chosen[0]} out"
             )
 
     def _check_budget(self) -> None:
@@ -436,12 +449,24 @@ class MentorArguments(StrategyArguments):
                 f"mentor_control_fraction and mentor_generic_fraction add up to {both:g}, which leaves no group for "
                 "the mentor's hints; keep the sum below 1"
             )
+        if self.mentor_generic_fraction and self._hints_otherwise():
+            raise ConfigError(
+                f"mentor_generic_fraction is {self.mentor_generic_fraction:g}, but strategy {self.mentor_strategy!r} "
+                "has no fixed hint to give in place of its own; leave it out, or use mentor_control_fraction, which "
+                "needs none"
+            )
         for name in ("mentor_probe_steps", "mentor_table_rows"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ConfigError(f"{name} must be a whole number of at least 0, got {value!r}")
         if not isinstance(self.mentor_hint_reliance, bool):
             raise ConfigError(f"mentor_hint_reliance must be true or false, got {self.mentor_hint_reliance!r}")
+
+    def _hints_otherwise(self) -> bool:
+        """Whether the strategy re-rolls groups under hints and has no method `generic`."""
+        if self.mentor_strategy == StrategyKind.STATIC_HINT:
+            return self.mentor_static_hint == StaticHint.HINT
+        return self.mentor_strategy in (StrategyKind.SCAFFOLD, StrategyKind.CRITIQUE)
 
     def _check_names(self, setting: str) -> None:
         names = getattr(self, setting)

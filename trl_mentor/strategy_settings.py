@@ -10,8 +10,6 @@ from trl_mentor.assembly import check_critique_template
 from trl_mentor.errors import ConfigError
 
 DEFAULT_CRITIQUE_TEMPLATE = "{question}\n\nYour earlier answer:\n{attempt}\n\nCritique:\n{critique}\n\nAnswer again."
-DAPO_ROUNDS = 10
-"""DAPO's limit of generation batches (arXiv 2503.14476, `max_num_gen_batches`)."""
 
 
 class Shaping(StrEnum):
@@ -43,16 +41,16 @@ class StrategyArguments:
     mentor_max_rounds: int | None = field(
         default=None,
         metadata={
-            "help": "Most re-rolls of one group in a batch: while none of its completions succeeds, it gets another "
-            "hint, which is written with the hints before in view, and is re-rolled again. Default: 1, and 10 for "
-            "`dapo`."
+            "help": "Of `mentor`, `resample` and `dapo`: most re-rolls of one group in a batch. While none of its "
+            "completions succeeds, it gets another hint, which is written with the hints before in view, and is "
+            "re-rolled again. Default: 1, and 10 for `dapo`."
         },
     )
     mentor_rescue_shaping: str = field(
         default="none",
         metadata={
-            "help": "Weight of the tokens of rows that are scored on the question alone: `none`, or `luffy`, which "
-            "favours those that the policy finds unlikely. See docs/rescue.md."
+            "help": "Of `mentor` and `resample`: weight of the tokens of rows that are scored on the question alone: "
+            "`none`, or `luffy`, which favours those that the policy finds unlikely. See docs/rescue.md."
         },
     )
     mentor_shaping_gamma: float = field(

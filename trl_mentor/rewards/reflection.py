@@ -21,9 +21,9 @@ NAME = "reflection"
 FORM = 0.5
 """For a completion that keeps the whole form (the paper's format reward)."""
 KEPT_RIGHT, MADE_WRONG, MADE_RIGHT, KEPT_WRONG = 0.25, -0.25, 0.5, 0.0
-"""For what reflection made of the first answer (the paper's I_eff), beside what the user's own reward pays for the final
-answer, which is .5 in the paper: the authors' code for verl adds the two up to .75, -.25, 1 and 0. A slip of operator
-precedence makes that code pay .75, 0, 0 and -.25. The paper's I_ref is in neither of its codes, nor here."""
+"""For what reflection made of the first answer (the paper's I_eff). The user's own reward pays for the final answer
+beside it, .5 in the paper; the authors' code for verl means to pay the sums .75, -.25, 1 and 0, and by a slip of
+operator precedence pays .75, 0, 0 and -.25. The paper's I_ref is in none of its codes, nor here."""
 LENGTH = 0.1
 """Most for the length (the paper's alpha)."""
 TARGET, LONGEST = 2.0, 2.5

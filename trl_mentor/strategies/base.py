@@ -12,10 +12,16 @@ from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Prompt, Row
 class Strategy(Protocol):
     """A named answer to "what do we do with a collapsed group". One small file each.
 
-    A strategy may also have `columns`, names of columns of the data set: `CollapsedGroup.material` then has their
-    values. `start_step`, if it has that, is what `mentor_start_step` is where the settings do not say; `affinity` is
-    the exponent of `Weighting.AFFINITY`, else 1. In later rounds (`mentor_max_rounds`) `select` is asked again about
-    the re-rolled groups, and `prepare` reads the re-rolled completions as attempts.
+    In later rounds (`mentor_max_rounds`) `select` is asked again about the re-rolled groups, and `prepare` reads the
+    re-rolled completions as attempts. Attributes that a strategy may have besides:
+
+    * `columns`: names of columns of the data set, whose values `CollapsedGroup.material` then has; `column_setting`:
+      the setting that names them, for messages;
+    * `start_step`, `max_rounds`: what these `mentor_*` settings are where the settings do not say;
+    * `gives_hints`: False if no group is ever re-rolled under a hint; `generic(group)`: the lesson of a group under a
+      fixed hint, which `mentor_generic_fraction` needs of one that gives hints;
+    * `mentor`: whom it asks; `construction`: how `merge` builds rows; `affinity`: exponent of `Weighting.AFFINITY`,
+      else 1.
     """
 
     name: str

@@ -23,6 +23,8 @@ class LuffyStrategy:
     """
 
     name = "luffy"
+    gives_hints = False
+    column_setting = "mentor_demonstration_column"
 
     def __init__(self, column: str = "demonstration") -> None:
         """`column` holds a solution as the policy is to write it, or nothing, for each question."""

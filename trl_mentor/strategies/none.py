@@ -11,6 +11,7 @@ class NoneStrategy:
     """Select nothing: collapsed groups are counted and left to GRPO, where they have zero advantage."""
 
     name = "none"
+    gives_hints = False
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
         return []

@@ -30,7 +30,9 @@ class PrefixStrategy:
     set, and the latter are asked plainly, as is a question without a solution.
     """
 
-    name = "static_hint"
+    name = "prefix"
+    gives_hints = False
+    column_setting = "mentor_demonstration_column"
     in_evaluation = False
 
     def __init__(self, column: str = "demonstration", *, shares: Sequence[float] = (0.5, 0.25)) -> None:

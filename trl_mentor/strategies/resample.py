@@ -13,6 +13,7 @@ class ResampleStrategy:
     """Re-roll every collapsed group once on its own prompt: MENTOR's extra sampling without its hint."""
 
     name = "resample"
+    gives_hints = False
 
     def __init__(self, construction: Construction = PAPER) -> None:
         """`construction` says which rows are trained."""

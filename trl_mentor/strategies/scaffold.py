@@ -29,6 +29,7 @@ class ScaffoldStrategy:
     """
 
     name = "scaffold"
+    column_setting = "mentor_hint_column"
     start_step = 0.15
     """The exemption at the beginning of a run, which `mentor_start_step` overrides."""
 

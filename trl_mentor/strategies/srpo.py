@@ -29,6 +29,7 @@ class SrpoStrategy:
     """
 
     name = "srpo"
+    gives_hints = False
     in_evaluation = True
 
     def first_prompt(self, prompt: Prompt, example: Mapping[str, Any], *, progress: float) -> Prompt:

@@ -23,6 +23,7 @@ class StaticHintStrategy:
     """
 
     name = "static_hint"
+    column_setting = "mentor_hint_column"
 
     def __init__(
         self, column: str = "hint", *, hint_template: str = DEFAULT_HINT_TEMPLATE, affinity: float = 1.0
