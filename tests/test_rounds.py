@@ -237,7 +237,7 @@ def test_a_record_of_a_later_round_says_so_on_the_terminal(tmp_path):
         console = Console(file=StringIO(), width=100)
         show_intervention(record, console)
         printed.append(console.file.getvalue())
-    assert "another round: none succeeds" in printed[0]
+    assert "another round: the group was re-rolled once more" in printed[0]
     assert ["round 2" in text for text in printed] == [False, False, True]
 
 

@@ -25,7 +25,7 @@ class Counters:
     still_collapsed: int = 0
     skipped: int = 0
     another_round: int = 0
-    """Re-rolls under which a group failed again and that another re-roll followed."""
+    """Re-rolls of collapsed groups that another re-roll followed: most failed again; with `dapo` all may succeed."""
     refilled: int = 0
     """Groups in whose place another question of the data set was sampled; as groups they count as skipped."""
     other_groups: int = 0

@@ -99,7 +99,7 @@ class RerollOutcome(StrEnum):
     HINT_SATURATED = "hint_saturated"  # all succeed
     STILL_COLLAPSED = "still_collapsed"  # none succeeds
     SKIPPED = "skipped"  # not re-rolled
-    ANOTHER_ROUND = "another_round"  # none succeeds, and another round follows: a later record says how it ended
+    ANOTHER_ROUND = "another_round"  # the strategy re-rolls it once more: a later record says how it ended
 
 
 class Weighting(StrEnum):
@@ -199,7 +199,7 @@ class CollapsedGroup:
     topic: str | None = None
     """What the question is about, as a column of the data set says."""
     earlier_hints: tuple[str, ...] = ()
-    """The hints of earlier rounds of this batch, under which the attempts still failed; oldest first."""
+    """The hints of earlier rounds of this batch, which did not help; oldest first."""
     round: int = field(default=1, metadata={UNWRITTEN: True})
     """Which re-roll in this batch a lesson is asked for; `Intervention.round` has it in the journal."""
     material: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata={UNWRITTEN: True})

@@ -59,7 +59,7 @@ _OUTCOMES = {
     RerollOutcome.HINT_SATURATED: "hint-saturated: all succeed under the hint",
     RerollOutcome.STILL_COLLAPSED: "still collapsed: none succeeds, not even under the hint",
     RerollOutcome.SKIPPED: "skipped: the group was not re-rolled",
-    RerollOutcome.ANOTHER_ROUND: "another round: none succeeds, and the group was re-rolled once more",
+    RerollOutcome.ANOTHER_ROUND: "another round: the group was re-rolled once more",
 }
 
 
