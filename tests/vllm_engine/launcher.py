@@ -56,15 +56,16 @@ def attempt(
     tied: bool = True,
     lora: bool = False,
     long: dict[int, int] | None = None,
+    further: dict[str, dict[str, Any]] | None = None,
     **options: Any,
 ) -> tuple[int, str]:
     """Exit code and output of a run of four steps.
 
     `tied` and `long` describe the policy and the data set (see `policy.py` and `train.py`); `options` are settings of
-    the trainer.
+    the trainer; `further` are those in which more runs of the same processes differ, which share its engine.
     """
-    defaults = {"max_steps": 4, "temperature": 0.9, "vllm_gpu_memory_utilization": 0.2}
-    given = {"tied": tied, "lora": lora, "long": long or {}, "options": {**defaults, **options}}
+    defaults = {"max_steps": 4, "temperature": 0.9, "vllm_gpu_memory_utilization": 0.2, "vllm_mode": "colocate"}
+    given = {"tied": tied, "lora": lora, "long": long or {}, "further": further or {}, **defaults, **options}
     return _launched(out, "train.py", given, processes)
 
 

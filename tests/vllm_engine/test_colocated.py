@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import math
-
 import checks
 import launcher
 import pytest
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    """A run in which collapsed groups are left as they are."""
-    return launcher.train(tmp_path_factory.mktemp("plain"), mentor_strategy="none")[0]
+import strategies
 
 
 @pytest.fixture(scope="module")
 def mentored(tmp_path_factory):
-    """A run in which two of the four groups collapse in each batch and are re-rolled."""
-    return launcher.train(tmp_path_factory.mktemp("mentored"))[0]
+    """A run in which two of the four groups collapse in each batch and are re-rolled, and further ones after it."""
+    further = {"plain": {"mentor_strategy": "none"}, **strategies.CASES}
+    return launcher.train(tmp_path_factory.mktemp("mentored"), further=further)[0]
 
 
-@pytest.fixture(scope="module")
-def robust(tmp_path_factory):
-    """A run in which one success of a re-rolled group takes the place of a failure and is scored on the question."""
-    return launcher.train(tmp_path_factory.mktemp("robust"), mentor_preset="robust")[0]
+@pytest.fixture
+def plain(mentored):
+    """A run in which collapsed groups are left as they are."""
+    return mentored["further"]["plain"]
+
+
+@pytest.fixture(params=strategies.CASES)
+def case(request, mentored):
+    """The name of a strategy or construction, and its run."""
+    return request.param, mentored["further"][request.param]
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +46,28 @@ def test_rerolled_rows_carry_log_probabilities_under_their_hinted_prompt(name, r
     checks.assert_each_row_came_from_the_engine([run], run["engine_calls"])
 
 
-def test_rows_scored_on_the_question_have_a_ratio_of_1_and_every_other_row_has_trls_own(robust):
-    ratios = [ratio for batch in robust["ratios"] for ratio in batch]
-    moved = [ratio["found"] for ratio in ratios if math.isnan(ratio["own"])]
-    assert moved == [1.0] * robust["off_context_rows"] == [1.0] * 8
-    others = [ratio for ratio in ratios if not math.isnan(ratio["own"])]
-    assert [ratio["found"] for ratio in others] == pytest.approx([ratio["own"] for ratio in others], rel=1e-6)
-    assert any(ratio["found"] != 1.0 for ratio in others)
-    prompts = [prompt for batch in robust["batches"] for prompt, _ in batch]
-    assert {len(prompt) for prompt in prompts} == {2}
-    assert max(entry["sampling/sampling_logp_difference/max"] for entry in robust["log"][:4]) < checks.CLOSE
+def test_whatever_the_strategy_the_engine_holds_the_policys_weights_and_no_sync_is_added(case):
+    _, run = case
+    checks.assert_engine_holds_the_policys_weights(run)
+    assert run["syncs"] == 4
+
+
+def test_each_row_of_a_strategys_reroll_was_sampled_under_its_own_prompt(case):
+    name, run = case
+    if name not in ("QuestA", "luffy"):  # which sample nothing again
+        strategies.assert_rerolls_were_sampled_under_their_own_prompts([run], run["engine_calls"])
+    if name in ("mixed", "scaffold"):
+        strategies.assert_prompts_differ_within_a_reroll(name, [run])
+
+
+def test_rows_scored_on_the_question_have_a_ratio_of_1_and_every_other_row_has_trls_own(case):
+    name, run = case
+    strategies.assert_moved_rows_have_a_ratio_of_1_and_others_trls_own(name, [run])
+    strategies.assert_trained_rows_are_what_the_strategy_wants(name, [run], run["engine_calls"])
+
+
+def test_several_rounds_are_as_many_calls_to_the_engine_with_the_same_parameters(mentored):
+    strategies.assert_rounds_are_calls(mentored["further"]["dapo"]["engine_calls"], rows=16)
 
 
 @pytest.mark.parametrize("name", ["mentored", "adapted"])
