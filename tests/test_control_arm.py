@@ -167,6 +167,7 @@ class HintsOfItsOwn(ResampleStrategy):
     """A strategy with hints and without a fixed one."""
 
     name = "own"
+    gives_hints = True
 
     def prepare(self, groups):
         return [Lesson(prompt=f"w5 {group.prompt}", hint="w5") for group in groups]

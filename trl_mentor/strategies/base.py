@@ -18,8 +18,8 @@ class Strategy(Protocol):
     * `columns`: names of columns of the data set, whose values `CollapsedGroup.material` then has; `column_setting`:
       the setting that names them, for messages;
     * `start_step`, `max_rounds`: what these `mentor_*` settings are where the settings do not say;
-    * `gives_hints`: False if no group is ever re-rolled under a hint; `generic(group)`: the lesson of a group under a
-      fixed hint, which `mentor_generic_fraction` needs of one that gives hints;
+    * `gives_hints`: False if no group is ever re-rolled under a hint, which a subclass that gives some has to undo;
+      `generic(group)`: the lesson under a fixed hint, which `mentor_generic_fraction` needs of one that gives hints;
     * `mentor`: whom it asks; `construction`: how `merge` builds rows; `affinity`: exponent of `Weighting.AFFINITY`,
       else 1.
     """
