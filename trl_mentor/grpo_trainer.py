@@ -18,6 +18,7 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
 from trl_mentor.assembly import completion_text, question_text
+from trl_mentor.batch_parts import Concerned, Means
 from trl_mentor.bill import Bill
 from trl_mentor.callback import MentorCallback, ends_window
 from trl_mentor.causes import WITHOUT_A_MENTOR
@@ -45,7 +46,7 @@ from trl_mentor.guards import (
     refuse_weighting,
     topic_columns,
 )
-from trl_mentor.intervene import Concerned, Means, intervene
+from trl_mentor.intervene import intervene
 from trl_mentor.journal import Journal
 from trl_mentor.mentor import Mentor
 from trl_mentor.metrics import batch_metrics
