@@ -1,6 +1,6 @@
 """Strategies for collapsed groups at an equal number of generated tokens, on tiny synthetic worlds.
 
-    python benchmarks/compare_strategies.py                                    all of it, which takes hours
+    python benchmarks/compare_strategies.py                                    all of it: three hours on two cores
     python benchmarks/compare_strategies.py --only 'code.mentor*' 'code.none'  a part of it
     python benchmarks/compare_strategies.py --reduced --output outputs/bench   under an hour on two cores: `make bench`
     python benchmarks/compare_strategies.py --quick --output outputs/quick     a test, no comparison
@@ -48,7 +48,7 @@ import torch
 import transformers
 from strategy_files import read_json, write_json
 from strategy_hints import hinting, measure_hints
-from strategy_methods import MAIN, METHODS, Part
+from strategy_methods import MAIN, METHODS, REGIME_RUNS, Part
 from strategy_pages import picture, publish, tables
 from strategy_rates import choose_rates, rate_for, tuning_specs
 from strategy_run import PROBLEM_SEED, run_once
@@ -65,12 +65,12 @@ RATES = RESULTS / "rates.json"
 
 
 def chosen(only: Sequence[str], size: Size) -> list[tuple[str, str]]:
-    """Worlds and their methods; `only` are patterns of `<world>.<method>`."""
+    """Worlds and their methods, those that only write hints there included; `only` are patterns `<world>.<method>`."""
     return [
         (world, name)
         for world in WORLDS
         for name, method in METHODS.items()
-        if world in method.worlds
+        if world in (*method.worlds, *method.hinted)
         and (not only or any(fnmatchcase(f"{world}.{name}", pattern) for pattern in only))
         and (only or size != REDUCED or (world in MAIN and method.part is Part.RIVALS))
     ]
@@ -81,9 +81,19 @@ def missing(wanted: Sequence[Spec], output: Path) -> list[Spec]:
     return [spec for spec in wanted if read_result(output, spec) is None]
 
 
+def is_trained(world: str, method: str) -> bool:
+    """Whether a method is trained in a world, and not only asked for hints."""
+    return world in METHODS[method].worlds
+
+
+def runs_in(world: str, runs: int) -> int:
+    """How many runs of each method there are in a world."""
+    return runs if world in MAIN else min(runs, REGIME_RUNS)
+
+
 def start_figures(world: str, student: int, size: Size, output: Path, students: Path) -> dict[str, Any]:
     """What one student is like before training, and what of its world's claims it does not show."""
-    claims, steps = WORLDS[world], size.pretraining_steps
+    claims, steps = WORLDS[world], size.pretraining(WORLDS[world])
     of = {
         "version": VERSION,
         "student": student_folder(Path(), claims, seed=student, steps=steps).name,
@@ -158,26 +168,31 @@ def compare(given: argparse.Namespace) -> int:
         return 2
     worlds = list(dict.fromkeys(world for world, _ in pairs))
     with workers(given.processes) as pool:
-        begun = [(world, student) for world in worlds for student in range(runs)]
+        begun = [(world, student) for world in worlds for student in range(runs_in(world, runs))]
         starts = do(pool, [partial(start_figures, *pair, size, output, store) for pair in begun], "students")
+        for breach in (breach for start in starts for breach in start["breaches"]):
+            print(f"not what the world claims: {breach}", file=sys.stderr)
         if size is FULL:
-            tuning = tuning_specs([name for _, name in pairs], LEARNING_RATES, size)
+            tuning = tuning_specs([name for world, name in pairs if is_trained(world, name)], LEARNING_RATES, size)
             rates = choose_rates(finish(tuning, output, store, pool, "runs that choose rates"))
         else:
             rates = given_rates()
         wanted = [
             Spec(world, method, run, run, rate_for(method, rates), size)
             for world in worlds
-            for run in range(runs)
-            for method in (name for place, name in pairs if place == world)
+            for run in range(runs_in(world, runs))
+            for method in (name for place, name in pairs if place == world and is_trained(world, name))
         ]
         results = finish(wanted, output, store, pool, "runs")
         asked = [(world, name) for world in worlds for name in hinting(world) if (world, name) in pairs]
         hints = do(pool, [partial(measure_hints, *pair, size, output, store) for pair in asked], "hints")
-    text, image = tables(results, starts, hints, rates), picture(results)
+    text = tables(results, starts, hints, rates)
     print(text)
     output.mkdir(parents=True, exist_ok=True)
     (output / "table.md").write_text(text, encoding="utf-8")
+    if not results:
+        return 0
+    image = picture(results)
     (output / "figure.png").write_bytes(image)
     if size is FULL and runs >= RUNS and not only:
         write_json(RATES, {"version": VERSION, "rates": rates})
@@ -191,7 +206,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--students", type=Path, default=Path("outputs", "students"), help="folder of the checkpoints")
     parser.add_argument("--only", nargs="+", default=None, metavar="WORLD.METHOD", help="patterns of what to run")
     parser.add_argument(
-        "--runs", type=int, default=None, help=f"of each method, each with a student of its own (default: {RUNS})"
+        "--runs",
+        type=int,
+        default=None,
+        help=f"of each method, each with a student of its own (default: {RUNS}; in a regime at most {REGIME_RUNS})",
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     form = parser.add_mutually_exclusive_group()

@@ -31,7 +31,7 @@ def hinting(world: str) -> list[str]:
     return [
         name
         for name, method in METHODS.items()
-        if world in method.worlds
+        if world in (*method.worlds, *method.hinted)
         and (
             name == "mentor" or method.part is Part.LOOP or (method.part is Part.TUTORS and method.rate_of == "mentor")
         )
@@ -48,7 +48,7 @@ def measure_hints(world_name: str, name: str, size: Size, folder: Path, students
         **method.identity(),
         "per_family": size.train_per_family,
         "times": TIMES,
-        "recipe": recipe_digest(world, size.pretraining_steps),
+        "recipe": recipe_digest(world, size.pretraining(world)),
     }
     path = folder / f"hints.{world_name}.{name}.{digest(identity)}.json"
     if (found := read_json(path, {"of": identity})) is not None:
@@ -68,7 +68,7 @@ def measure_hints(world_name: str, name: str, size: Size, folder: Path, students
     guidances = [guidance for _ in range(TIMES) for guidance in mentor.guide(groups)]
     right = [fits(world.domain, guidance.hint or "", problem) for guidance, problem in _pairs(guidances, asked)]
     accepted = [guidance.origin is HintOrigin.ACCEPTED for guidance in guidances]
-    place = make_student(students, world, seed=0, steps=size.pretraining_steps)
+    place = make_student(students, world, seed=0, steps=size.pretraining(world))
     solved = _solved(world_name, place, guidances, asked)
     result = {
         "of": identity,

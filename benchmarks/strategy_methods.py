@@ -12,6 +12,8 @@ from strategy_worlds import WORLDS
 
 MAIN = ("code", "arithmetic")
 """The two worlds in which learning rates are chosen and every rival runs; the others are regimes of the first."""
+REGIME_RUNS = 4
+"""At most so many of each method in a regime."""
 REGIMES = tuple(world for world in WORLDS if world not in MAIN)
 ALL = (*MAIN, *REGIMES)
 CODE = MAIN[:1]
@@ -34,6 +36,8 @@ class Method:
     settings: Mapping[str, Any]
     """Of `MentorGRPOConfig`: the strategy, and whatever else makes this method what it is."""
     worlds: tuple[str, ...] = MAIN
+    hinted: tuple[str, ...] = ()
+    """Further worlds, in which it is not trained and only its hints are measured."""
     part: Part = Part.RIVALS
     rate_of: str | None = None
     """The method whose learning rate it is trained at; None if one is chosen for itself."""
@@ -67,18 +71,30 @@ CRITIQUE = {
 POOR = [tutoring for tutoring in Tutoring if tutoring is not Tutoring.RIGHT]
 LOOPS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     "noisy": (MAIN, {}),  # Max Retry 2, Max Refine 2
-    "noisy-no-attribution": (MAIN, {"ablation": "no_attribution"}),
-    "noisy-no-generation": (MAIN, {"ablation": "no_generation"}),
-    "noisy-no-judge": (MAIN, {"ablation": "no_judge"}),
-    "noisy-retry1": (CODE, {"max_retry": 1}),
-    "noisy-retry3": (CODE, {"max_retry": 3}),
-    "noisy-refine1": (CODE, {"max_refine": 1}),
-    "noisy-refine3": (CODE, {"max_refine": 3}),
+    "noisy-no-attribution": (CODE, {"ablation": "no_attribution"}),
+    "noisy-no-generation": (CODE, {"ablation": "no_generation"}),
+    "noisy-no-judge": (CODE, {"ablation": "no_judge"}),
+    "noisy-retry1": ((), {"max_retry": 1}),
+    "noisy-retry3": ((), {"max_retry": 3}),
+    "noisy-refine1": ((), {"max_refine": 1}),
+    "noisy-refine3": ((), {"max_refine": 3}),
 }
+"""The worlds in which each is trained; in all other main worlds only its hints are measured."""
 
 
-def _variant(name: str, settings: Mapping[str, Any], of: str, worlds: tuple[str, ...] = CODE) -> Method:
-    return Method(name, settings, worlds, Part.VARIANTS, rate_of=of)
+def _variant(name: str, settings: Mapping[str, Any], of: str) -> Method:
+    return Method(name, settings, CODE, part=Part.VARIANTS, rate_of=of)
+
+
+def _tutored(name: str, settings: Mapping[str, Any], tutoring: Tutoring) -> Method:
+    # What leaks is refused by the mentor's rules, so that its fallback hint would be trained, as `generic` is.
+    worlds, hinted = ((), CODE) if tutoring is Tutoring.LEAKING and settings == PAPER else (CODE, ())
+    return Method(f"{name}-{tutoring}", settings, worlds, hinted, part=Part.TUTORS, rate_of=name, tutoring=tutoring)
+
+
+def _loop(name: str, worlds: tuple[str, ...], mentor: Mapping[str, Any]) -> Method:
+    hinted = tuple(world for world in MAIN if world not in worlds)
+    return Method(f"mentor-{name}", PAPER, worlds, hinted, part=Part.LOOP, rate_of="mentor", noisy=True, mentor=mentor)
 
 
 METHODS: Mapping[str, Method] = {
@@ -92,28 +108,21 @@ METHODS: Mapping[str, Method] = {
         # Scaf-GRPO leaves the first steps alone, so that a policy solves first what it can; these never can.
         Method("scaffold", {"mentor_strategy": "scaffold", "mentor_start_step": 0.0}, ALL),
         Method("luffy", {"mentor_strategy": "luffy", "scale_rewards": "none"}, ALL),
-        Method("critique", CRITIQUE, ALL),
+        Method("critique", CRITIQUE),
         Method("mentor", PAPER, ALL),
         Method("mentor-robust", ROBUST, ALL),
-        _variant("dapo-own", {**DAPO, "mentor_dapo_refill": False}, "dapo", MAIN),
-        _variant("mentor-robust-shaped", {**ROBUST, "mentor_rescue_shaping": "luffy"}, "mentor-robust", MAIN),
+        _variant("dapo-own", {**DAPO, "mentor_dapo_refill": False}, "dapo"),
+        _variant("mentor-robust-shaped", {**ROBUST, "mentor_rescue_shaping": "luffy"}, "mentor-robust"),
         _variant("mentor-rounds", {**PAPER, "mentor_max_rounds": 2}, "mentor"),
         _variant("mentor-mixed", {**ROBUST, "mentor_rescue": "mixed"}, "mentor-robust"),
         _variant("mentor-union", {**ROBUST, "mentor_rescue": "union_success"}, "mentor-robust"),
         _variant("mentor-adaptive", {**PAPER, "mentor_rescue": "adaptive"}, "mentor-robust"),
         *(
-            Method(f"{name}-{tutoring}", settings, CODE, Part.TUTORS, rate_of=name, tutoring=tutoring)
-            for name, settings in (
-                ("mentor", PAPER),
-                ("mentor-robust", ROBUST),
-                ("static-hint", HINT),
-                ("critique", CRITIQUE),
-            )
+            _tutored(name, settings, tutoring)
+            for name, settings in (("mentor", PAPER), ("mentor-robust", ROBUST), ("static-hint", HINT))
             for tutoring in POOR
+            if (name, tutoring) != ("mentor-robust", Tutoring.LEAKING)  # whose hints are those of `mentor-leaking`
         ),
-        *(
-            Method(f"mentor-{name}", PAPER, worlds, Part.LOOP, rate_of="mentor", noisy=True, mentor=settings)
-            for name, (worlds, settings) in LOOPS.items()
-        ),
+        *(_loop(name, worlds, settings) for name, (worlds, settings) in LOOPS.items()),
     )
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from strategy_methods import MAIN, METHODS
@@ -20,9 +21,15 @@ def tuned(method: str) -> str:
 
 
 def tuning_specs(methods: Iterable[str], rates: Sequence[float], size: Size) -> list[Spec]:
-    """The runs of the choice: each method in the main worlds, by every rate and tuning seed, one student a seed."""
+    """The runs of the choice: each method in the main worlds, by every rate and tuning seed, one student a seed.
+
+    They have half the tokens of the runs that they choose for, and as many evaluations in them.
+    """
+    short = replace(
+        size, tokens=size.tokens // 2, evaluations=max(size.evaluations // 2, 1), last_samples=size.samples
+    )
     return [
-        Spec(world, method, student, seed, rate, size)
+        Spec(world, method, student, seed, rate, short)
         for method in dict.fromkeys(map(tuned, methods))
         for world in MAIN
         for student, seed in enumerate(TUNING_SEEDS)

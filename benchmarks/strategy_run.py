@@ -44,7 +44,7 @@ def run_once(spec: Spec, folder: Path, students: Path) -> dict[str, Any]:
     if done is not None:
         return done
     world = WORLDS[spec.world]
-    place = make_student(students, world, seed=spec.pretraining_seed, steps=spec.size.pretraining_steps)
+    place = make_student(students, world, seed=spec.pretraining_seed, steps=spec.size.pretraining(world))
     with tempfile.TemporaryDirectory(prefix="strategies-") as scratch:
         result = {"spec": spec.identity(), **_train(spec, load_student(place), Path(scratch))}
     write_json(result_path(folder, spec), result)

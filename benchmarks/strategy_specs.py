@@ -12,7 +12,7 @@ from typing import Any
 from strategy_files import read_json
 from strategy_methods import METHODS
 from strategy_students import recipe_digest
-from strategy_worlds import WORLDS
+from strategy_worlds import WORLDS, World
 
 VERSION = 1
 """To be raised when results are no longer comparable with those that are there: then all runs are made anew."""
@@ -32,15 +32,16 @@ class Size:
     """Answers to each held-out problem on the way."""
     last_samples: int
     """The same in the last evaluation, whose figure is the result."""
-    pretraining_steps: int
+    pretraining_steps: int | None = None
+    """None: those of the world."""
+
+    def pretraining(self, world: World) -> int:
+        """Steps that a student of this world is pretrained for."""
+        return world.pretraining_steps if self.pretraining_steps is None else self.pretraining_steps
 
 
-FULL = Size(
-    120_000, 8, train_per_family=120, held_out_per_family=25, samples=1, last_samples=4, pretraining_steps=2500
-)
-REDUCED = Size(
-    60_000, 6, train_per_family=120, held_out_per_family=25, samples=1, last_samples=4, pretraining_steps=2500
-)
+FULL = Size(100_000, 8, train_per_family=120, held_out_per_family=25, samples=1, last_samples=4)
+REDUCED = Size(60_000, 6, train_per_family=120, held_out_per_family=25, samples=1, last_samples=4)
 QUICK = Size(2_000, 1, train_per_family=4, held_out_per_family=2, samples=1, last_samples=1, pretraining_steps=5)
 
 
@@ -57,7 +58,8 @@ class Spec:
 
     def identity(self) -> dict[str, Any]:
         """Everything that decides what comes of the run, as plain JSON."""
-        recipe = recipe_digest(WORLDS[self.world], self.size.pretraining_steps)
+        world = WORLDS[self.world]
+        recipe = recipe_digest(world, self.size.pretraining(world))
         return {"version": VERSION, **asdict(self), **METHODS[self.method].identity(), "recipe": recipe}
 
     @property

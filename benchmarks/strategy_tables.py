@@ -69,6 +69,8 @@ def grid(results: Sequence[Result]) -> list[float]:
 
 def rows(results: Sequence[Result]) -> list[Row]:
     """A row for each method of each world, in the order of the results."""
+    if not results:
+        return []
     points = grid(results)
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
@@ -132,23 +134,36 @@ def markdown(found: Sequence[Row]) -> str:
 
 
 def verdicts(found: Sequence[Row], rivals: Sequence[str]) -> str:
-    """Whether a preset of MENTOR is ahead of every rival, by intervals of `final` that do not overlap."""
+    """Which rivals each preset of MENTOR is ahead of and behind, by intervals that do not overlap.
+
+    First by `final`, then by `height`, which still tells methods apart that all end near 1.
+    """
     lines = []
     for world in dict.fromkeys(row.world for row in found):
-        here = {row.method: row.final for row in found if row.world == world}
-        for name in OURS:
-            if name not in here:
-                continue
-            ours = here[name]
-            theirs = {rival: here[rival] for rival in rivals if rival in here and rival not in OURS}
-            ahead = [rival for rival, final in theirs.items() if final.high < ours.low]
-            behind = [rival for rival, final in theirs.items() if final.low > ours.high]
-            open_ = [rival for rival in theirs if rival not in ahead and rival not in behind]
-            lines.append(
-                f"* {world}, `{name}`: ahead of {', '.join(ahead) or 'none'}; behind {', '.join(behind) or 'none'}; "
-                f"intervals overlap with {', '.join(open_) or 'none'}."
-            )
+        here = {row.method: row for row in found if row.world == world}
+        theirs = [here[name] for name in rivals if name in here and name not in OURS]
+        for ours in (here[name] for name in OURS if name in here):
+            for measure, of in (("at the end", _final), ("mean over the curve", _height)):
+                ahead = [row.method for row in theirs if of(row).high < of(ours).low]
+                behind = [row.method for row in theirs if of(row).low > of(ours).high]
+                open_ = [row.method for row in theirs if row.method not in (*ahead, *behind)]
+                lines.append(
+                    f"* {world}, `{ours.method}`, {measure}: ahead of {_listed(ahead)}; behind {_listed(behind)}; "
+                    f"intervals overlap with {_listed(open_)}."
+                )
     return "\n".join(lines) + "\n"
+
+
+def _final(row: Row) -> Band:
+    return row.final
+
+
+def _height(row: Row) -> Band:
+    return row.height
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nobody"
 
 
 def _band(found: Band) -> str:

@@ -22,7 +22,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import compare_strategies  # noqa: E402
 import strategy_specs  # noqa: E402
 from strategy_arithmetic import missing_rules, sample_sums, solves  # noqa: E402
-from strategy_hints import measure_hints  # noqa: E402
+from strategy_hints import hinting, measure_hints  # noqa: E402
 from strategy_methods import MAIN, METHODS  # noqa: E402
 from strategy_noise import Noise, NoisyTutor  # noqa: E402
 from strategy_pages import publish, tables  # noqa: E402
@@ -237,6 +237,10 @@ def test_the_result_of_other_settings_or_of_another_version_is_not_taken_for_thi
 def test_patterns_choose_runs_and_one_that_fits_nothing_is_an_error(tmp_path, capsys):
     assert compare_strategies.chosen(["deep.mentor*"], FULL) == [("deep", "mentor"), ("deep", "mentor-robust")]
     everything = compare_strategies.chosen([], FULL)
+    hinted = [pair for pair in everything if not compare_strategies.is_trained(*pair)]
+    assert all(name in hinting(world) for world, name in hinted)
+    assert ("code", "mentor-noisy-retry1") in hinted
+    assert ("code", "mentor-noisy") not in hinted
     assert {name for _, name in everything} == set(METHODS)
     assert {world for world, _ in everything} == set(WORLDS)
     reduced = compare_strategies.chosen([], REDUCED)
@@ -250,9 +254,21 @@ def test_rates_are_chosen_in_the_main_worlds_and_variants_take_that_of_their_met
     tuning = tuning_specs(["mentor", "mentor-leaking", "luffy"], [1e-3, 5e-4], QUICK)
     assert {(spec.method, spec.world) for spec in tuning} == {(m, w) for m in ("mentor", "luffy") for w in MAIN}
     assert len({spec.name for spec in tuning}) == len(tuning) == 2 * len(MAIN) * 2 * len(TUNING_SEEDS)
+    assert {spec.size.tokens for spec in tuning_specs(["none"], [1e-3], FULL)} == {FULL.tokens // 2}
     assert {spec.seed for spec in tuning}.isdisjoint(range(compare_strategies.RUNS))
     assert rate_for("mentor-leaking", {"mentor": 2.5e-4}) == 2.5e-4
     assert rate_for("luffy", {"mentor": 2.5e-4}) == DEFAULT_RATE
+
+
+def test_the_main_worlds_have_all_runs_and_their_students_and_regimes_fewer():
+    runs = {world: compare_strategies.runs_in(world, compare_strategies.RUNS) for world in WORLDS}
+    assert runs == {"code": 6, "arithmetic": 6, "deep": 4, "strong": 4, "shallow": 4, "echo": 4}
+    assert compare_strategies.runs_in("deep", 1) == 1
+
+
+def test_students_are_pretrained_as_long_as_their_world_says_and_for_a_test_hardly():
+    assert FULL.pretraining(WORLDS["arithmetic"]) == WORLDS["arithmetic"].pretraining_steps == 2500
+    assert QUICK.pretraining(WORLDS["arithmetic"]) == 5
 
 
 def test_every_setting_of_a_method_is_one_that_the_trainer_knows(tmp_path):
@@ -316,8 +332,12 @@ def test_mentor_is_ahead_of_a_rival_only_where_their_intervals_do_not_overlap():
         + runs_of("dapo", 0.98, 0.981, 0.982)
         + runs_of("mentor", 0.8, 0.81, 0.82)
     )
-    said = "* code, `mentor`: ahead of none; behind dapo; intervals overlap with luffy.\n"
+    said = "".join(
+        f"* code, `mentor`, {measure}: ahead of none; behind dapo; intervals overlap with luffy.\n"
+        for measure in ("at the end", "mean over the curve")
+    )
     assert verdicts(found, ["none", "luffy", "dapo", "mentor"]) == said
+    assert verdicts(found, ["none", "mentor"]).count("behind nobody") == 2
 
 
 def test_a_comparison_without_mentor_still_has_tables():
