@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import distributed_run
 import pandas as pd
 import pytest
 import said
@@ -72,14 +71,6 @@ def trained(folder, *, conversational=False, reward=None, **options):
     return tiny.trained(folder, reward=reward or Verifier(), data=data, **options)
 
 
-def prompt_ids(text, *, chat=False):
-    words = tiny.tokenizer()
-    if not chat:
-        return tuple(words(text)["input_ids"])
-    messages = [{"role": "system", "content": "w20"}, {"role": "user", "content": text}]
-    return tuple(words.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"])
-
-
 def attempts_of(trainer, chat):
     texts = trainer.reward_funcs[0].calls[0]["texts"]
     return [text[-1]["content"] if chat else text for text in texts]
@@ -101,7 +92,7 @@ def test_the_best_refinement_takes_the_first_place_under_the_question(run):
     rows = tiny.rows(trainer.batches[0])
     for group, best in enumerate(BEST):
         mine = slice(4 * group, 4 * group + 4)
-        assert rows[mine][0] == (prompt_ids(f"w{group} w{group}", chat=chat), tuple(refined[best]))
+        assert rows[mine][0] == (tiny.prompt_ids(f"w{group} w{group}", chat=chat), tuple(refined[best]))
         assert rows[mine][1:] == first[mine][1:]
 
 
@@ -126,7 +117,7 @@ def test_each_judged_completion_is_refined_on_its_own_text_and_critique(run):
         for row in range(16)
         if row != 12  # which could not be scored
     ]
-    assert trainer.asked[1] == [prompt_ids(text, chat=chat) for text in expected]
+    assert trainer.asked[1] == [tiny.prompt_ids(text, chat=chat) for text in expected]
     reward = trainer.reward_funcs[0]
     assert reward.calls[1]["answer"] == [f"answer-{row // 4}" for row in range(16) if row != 12]
     shown = [prompt[-1]["content"] if chat else prompt for prompt in reward.calls[1]["prompts"]]
@@ -171,7 +162,7 @@ def test_the_kind_simple_says_no_more_than_right_or_wrong(tmp_path):
     trainer = trained(tmp_path, mentor_critique="simple", mentor_critique_template=template)
     verdicts = [RIGHT if value else WRONG for group in FIRST for value in group if value is not None]
     asked = [f"{verdict} w{row // 4} w{row // 4}" for row, verdict in enumerate(verdicts[:12])]
-    assert trainer.asked[1][:12] == [prompt_ids(text) for text in asked]
+    assert trainer.asked[1][:12] == [tiny.prompt_ids(text) for text in asked]
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +193,7 @@ def test_the_mentors_hint_is_the_critique_of_each_failure_and_a_success_is_told_
         for row, value in enumerate(values)
         if value is not None
     ]
-    assert trainer.asked[1] == [prompt_ids(text) for text in expected]
+    assert trainer.asked[1] == [tiny.prompt_ids(text) for text in expected]
 
 
 def test_the_mentors_calls_are_booked_and_named(written):
@@ -364,25 +355,3 @@ def test_a_row_sampled_on_the_question_is_not_weighed():
 def test_the_background_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="'critique' puts new rows among those of its own"):
         tiny.config(tmp_path, **CRITIQUE, mentor_schedule="ahead")
-
-
-def test_two_processes_share_the_refinements(tmp_path):
-    options = {
-        **CRITIQUE,
-        "rolls": {
-            "first": {"0": "c", "1": "m", "2": "a", "3": "u"},
-            "mentor/reroll": {"0": "m", "1": "m", "2": "c"},
-        },
-        "per_device_train_batch_size": 8,
-    }
-    ranks = distributed_run.launch(tmp_path, {"critique": options})["critique"]
-    calls = [[call for call in rank["calls"] if call["kind"] == "mentor/reroll"] for rank in ranks]
-    assert [[len(call["answer"]) for call in mine] for mine in calls] == [[6], [6]]
-    answers = [name for mine in calls for call in mine for name in call["answer"]]
-    assert answers == [f"answer-{row // 4}" for row in range(12)]
-    advantages = [value for rank in ranks for value in rank["advantages"][0]]
-    assert advantages[:4] == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-3)
-    assert advantages[4:8] == pytest.approx([0.5, 0.5, -1.5, 0.5], abs=1e-3)  # 1 | 1 0 1
-    totals = ranks[0]["totals"]
-    assert totals["policy_tokens"] == sum(rank["generated"] for rank in ranks)
-    assert (totals["rescued"], totals["other_groups"], totals["unscorable"]) == (1, 2, 1)

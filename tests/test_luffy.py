@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-import distributed_run
 import pandas as pd
 import pytest
 import tiny
@@ -122,9 +121,10 @@ def test_collapsed_groups_alone_are_told_of_and_a_demonstration_rescues_one(run)
 
 
 def test_the_table_of_completions_shows_them_with_their_own_values(run):
-    _, _, out, chat = run
+    _, _, out, _ = run
     table = pd.read_parquet(out / "completions" / "completions_00001.parquet")
-    texts = [text[-1]["content"] if chat else text for text in table["completion"]]
+    # Older versions of TRL write the text of a conversation's completion, newer ones its turns.
+    texts = [text if isinstance(text, str) else text[-1]["content"] for text in table["completion"]]
     assert [texts[row] for row in (3, 7, 11)] == DEMONSTRATIONS[:3]
     assert [table["seen"][row] for row in (3, 7, 12)] == ["call 2 answer-0", "call 2 answer-1", "call 1 answer-3"]
     assert table["verifier"][7] == 1.0
@@ -207,25 +207,6 @@ def test_the_card_says_what_was_done_and_claims_no_hints(tmp_path):
     card = (tmp_path / "README.md").read_text()
     assert "a demonstration of the data set took the place of one completion" in card
     assert "hint" not in card.partition("### What came of it")[2].lower()
-
-
-def test_two_processes_place_demonstrations_as_one_does(tmp_path):
-    # The prompt is its own demonstration, so that the data set needs no further column.
-    options = {
-        **OPTIONS,
-        "mentor_demonstration_column": "prompt",
-        "rolls": {"first": {"0": "c", "1": "m", "2": "a", "3": "c"}},
-        "per_device_train_batch_size": 8,
-    }
-    ranks = distributed_run.launch(tmp_path, {"luffy": options})["luffy"]
-    rows = [tuple(map(tuple, row)) for rank in ranks for row in rank["batches"][0]]
-    for group in range(4):
-        prompt = rows[4 * group][0]
-        assert rows[4 * group + 3] == (prompt, (*prompt, 1))
-    timed = {"seconds": 0, "reroll_seconds": 0, "mentor_seconds": 0, "mentor": 0, "recovery": 0}
-    assert ranks[0]["totals"] | timed == ranks[1]["totals"] | timed
-    assert ranks[0]["totals"]["given_rows"] == 4
-    assert ranks[0]["totals"]["policy_tokens"] == sum(rank["generated"] for rank in ranks)
 
 
 def test_the_same_rows_are_merged_the_same_way_whatever_their_rewards():

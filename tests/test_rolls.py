@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import by_hand
+import engines
 import pytest
 import tiny
 from trl.generation.vllm_generation import VLLMGeneration
@@ -29,16 +30,6 @@ def question(number: int) -> tuple[int, ...]:
 
 def hinted(number: int) -> tuple[int, ...]:
     return (*PREFIX, *question(number))
-
-
-class FromAnotherEngine(tiny.Recorder):
-    """Reports sampling log-probabilities of -1 for each token, as if an engine of its own had generated."""
-
-    def _generate_single_turn(self, *args, **kwargs):
-        self.use_vllm = False
-        completions, _ = super()._generate_single_turn(*args, **kwargs)
-        self.use_vllm = True
-        return completions, [[-1.0] * len(ids) for ids in completions]
 
 
 class Served(tiny.Recorder):
@@ -96,7 +87,7 @@ def test_each_row_of_a_mixed_group_is_scored_under_its_own_prompt(tmp_path):
 
 def test_scored_on_the_question_a_mixed_group_has_three_rows_off_context_and_one_that_knows_its_sampler(tmp_path):
     reward = tiny.HardRowsFail((1.0, 0.0, 0.0, 0.0))
-    options = {"mentor_rescue": "mixed", "mentor_score_on": "original", "cls": FromAnotherEngine}
+    options = {"mentor_rescue": "mixed", "mentor_score_on": "original", "cls": engines.FromAnotherEngine}
     trainer = tiny.trained(tmp_path, reward=reward, **options)
     (batch,) = trainer.batches
     rows = [prompt for prompt, _ in tiny.rows(batch)]
@@ -202,7 +193,7 @@ def test_a_given_completion_is_counted_apart_from_what_the_policy_generates(tmp_
     assert (left.outcome, left.completions) == (RerollOutcome.SKIPPED, ())
 
 
-@pytest.mark.parametrize("cls", [tiny.Recorder, FromAnotherEngine])
+@pytest.mark.parametrize("cls", [tiny.Recorder, engines.FromAnotherEngine])
 def test_how_likely_it_was_to_be_sampled_is_unknown_where_that_is_reported_at_all(tmp_path, cls):
     trainer = demonstrated(tmp_path, [None, "w5 w6", None, None], cls=cls)
     found = trainer.batches[0].get("sampling_per_token_logps")

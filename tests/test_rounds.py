@@ -21,6 +21,7 @@ from trl_mentor.report.figures import report_figures
 from trl_mentor.rounds import by_group, ended
 from trl_mentor.settings import MentorArguments
 from trl_mentor.strategies.luffy import LuffyStrategy
+from trl_mentor.strategies.resample import ResampleStrategy
 from trl_mentor.templating import read_blocks
 
 RESCUED, SATURATED, COLLAPSED, SKIPPED, ANOTHER = RerollOutcome
@@ -75,10 +76,6 @@ def prompts(trainer, group: int) -> list[str]:
     return [words.decode(prompt) for prompt, _ in tiny.rows(trainer.batches[0])[4 * group : 4 * group + 4]]
 
 
-def hinted(text: str, number: int) -> str:
-    return f"Hint : {text} Original question : w{number} w{number}"
-
-
 def ends(folder):
     return [(item.group.index, item.round, item.outcome) for item in read_journal(folder)]
 
@@ -106,7 +103,7 @@ def test_a_group_that_fails_again_gets_another_hint_which_is_written_with_the_fi
 
 
 def normal(text: str, number: int) -> str:
-    """As the tiny tokenizer decodes a hinted prompt: its one unknown word is `Original`'s neighbour or none."""
+    """A hinted prompt as the tiny tokenizer decodes it, which lacks some of its words."""
     words = tiny.tokenizer()
     return words.decode(words(f"Hint: {text}\n\nOriginal question: w{number} w{number}").input_ids)
 
@@ -255,6 +252,10 @@ def test_rounds_are_refused_with_ahead_and_with_such_an_object(tmp_path):
         MentorArguments(mentor_schedule="ahead", mentor_max_rounds=2)
     with pytest.raises(ConfigError, match="'luffy' has not"):
         tiny.trainer(tmp_path, strategy=LuffyStrategy(), mentor_max_rounds=2)
+    own = ResampleStrategy()
+    own.name, own.max_rounds = "own", 3
+    with pytest.raises(ConfigError, match="mentor_schedule='ahead' re-rolls a lesson once.*mentor_max_rounds=3"):
+        tiny.trainer(tmp_path, strategy=own, mentor_schedule="ahead")
 
 
 def test_resample_takes_rounds_on_the_plain_question(tmp_path):

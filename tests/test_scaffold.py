@@ -44,14 +44,6 @@ def run(request, tmp_path_factory):
     return trainer, tiny.rows(first), out, chat
 
 
-def prompt_ids(text, *, chat=False):
-    words = tiny.tokenizer()
-    if not chat:
-        return tuple(words(text)["input_ids"])
-    messages = [{"role": "system", "content": "w20"}, {"role": "user", "content": text}]
-    return tuple(words.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"])
-
-
 def test_the_success_under_the_weakest_hint_replaces_one_failure_and_keeps_its_own_prompt(run):
     trainer, first, out, chat = run
     rows, advantages = tiny.rows(trainer.batches[0]), trainer.batches[0]["advantages"].tolist()
@@ -59,7 +51,7 @@ def test_the_success_under_the_weakest_hint_replaces_one_failure_and_keeps_its_o
         mine = range(4 * group, 4 * group + 4)
         (place,) = [i for i in mine if rows[i] != first[i]]
         asked = f"Hint: w30 w31\n\nOriginal question: w{group} w{group}"
-        assert rows[place][0] == prompt_ids(asked, chat=chat)
+        assert rows[place][0] == tiny.prompt_ids(asked, chat=chat)
         assert trainer.processing_class.decode(rows[place][1], skip_special_tokens=True) == record.completions[1]
         assert [round(advantages[i], 4) for i in mine] == [round(ONE_OF_FOUR[i != place], 4) for i in mine]
     others = [i for i in range(16) if i // 4 in (0, 2)]
@@ -98,7 +90,7 @@ def test_the_ladder_may_have_more_rungs_than_the_group_has_rows(tmp_path):
     trainer = trained(tmp_path, (0.0,) * 5 + (1.0,), ladder=ladder)
     rows = tiny.rows(trainer.batches[0])
     asked = [prompt for prompt, _ in rows if len(prompt) > 2]
-    assert asked == [prompt_ids(f"Hint: w35\n\nOriginal question: w{n} w{n}") for n in (1, 3)]
+    assert asked == [tiny.prompt_ids(f"Hint: w35\n\nOriginal question: w{n} w{n}") for n in (1, 3)]
     assert trainer.mentor_totals.reroll_completions == 12
 
 
@@ -179,7 +171,7 @@ def test_a_rung_that_the_policy_has_no_room_for_falls_out_of_the_ladder(tmp_path
     ladder = ["w30", " ".join(["w31"] * 130), "<eos> w32"]  # 128 positions; a special token
     trainer = trained(tmp_path, (1.0,), ladder=ladder)
     assert trainer.mentor_totals.reroll_completions == 2
-    assert [prompt_ids(f"Hint: w30\n\nOriginal question: w{n} w{n}") for n in (1, 3)] == [
+    assert [tiny.prompt_ids(f"Hint: w30\n\nOriginal question: w{n} w{n}") for n in (1, 3)] == [
         prompt for prompt, _ in tiny.rows(trainer.batches[0]) if len(prompt) > 2
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import by_hand
 import distributed_run
+import engines
 import pandas as pd
 import pytest
 import tiny
@@ -15,19 +16,10 @@ NEW = range(4, 8)
 """The rows of a re-rolled group, under `replace`."""
 
 
-class FromAnotherEngine(tiny.Recorder):
-    """Reports sampling log-probabilities of -1 for each token, as if an engine of its own had generated."""
-
-    def _generate_single_turn(self, *args, **kwargs):
-        self.use_vllm = False
-        completions, _ = super()._generate_single_turn(*args, **kwargs)
-        self.use_vllm = True
-        return completions, [[-1.0] * len(ids) for ids in completions]
-
-
 @pytest.mark.parametrize("mode", ["sequence_mask", "token_truncate"])
 def test_the_correction_of_the_sampler_is_1_for_these_rows_and_trls_own_for_all_others(tmp_path, mode):
-    trainer = tiny.trained(tmp_path, cls=FromAnotherEngine, mentor_preset="robust", vllm_importance_sampling_mode=mode)
+    options = {"mentor_preset": "robust", "vllm_importance_sampling_mode": mode}
+    trainer = tiny.trained(tmp_path, cls=engines.FromAnotherEngine, **options)
     (batch,) = trainer.batches
     mask = batch["completion_mask"]
     difference = (batch["old_per_token_logps"] + 1.0) * mask
@@ -106,21 +98,11 @@ def test_rewards_the_journal_and_the_table_show_what_was_sampled_and_no_reward_s
     assert (trainer.mentor_totals.rescued, trainer.mentor_totals.hint_saturated) == (2, 0)
 
 
-class QuotesTheHint(tiny.Recorder):
-    """A policy that begins every answer under the hint by quoting it."""
-
-    def _generate_single_turn(self, prompt_ids, *args, **kwargs):
-        completions, *rest = super()._generate_single_turn(prompt_ids, *args, **kwargs)
-        quotation = tiny.tokenizer()(f"Hint : {tiny.HINT}")["input_ids"]
-        hinted = [tuple(ids[: len(by_hand.PREFIX)]) == by_hand.PREFIX for ids in prompt_ids]
-        return [quotation + ids if quoting else ids for ids, quoting in zip(completions, hinted, strict=True)], *rest
-
-
 @pytest.mark.parametrize("strip", [True, False])
 def test_a_quoted_hint_is_cut_from_rows_on_the_question_and_the_rest_stays_as_sampled(tmp_path, strip):
     options = {"mentor_score_on": "original", "mentor_strip_echo": strip}
-    trainer = tiny.trained(tmp_path / "a", cls=QuotesTheHint, **options)
-    sampled = tiny.rows(tiny.trained(tmp_path / "b", cls=QuotesTheHint).batches[0])
+    trainer = tiny.trained(tmp_path / "a", cls=engines.QuotesTheHint, **options)
+    sampled = tiny.rows(tiny.trained(tmp_path / "b", cls=engines.QuotesTheHint).batches[0])
     rows, cut = tiny.rows(trainer.batches[0]), 5 if strip else 0
     for i in NEW:
         assert rows[i][1] == sampled[i][1][cut:]
@@ -130,7 +112,7 @@ def test_a_quoted_hint_is_cut_from_rows_on_the_question_and_the_rest_stays_as_sa
 
 
 def test_a_quoted_hint_stays_in_rows_that_are_scored_under_it(tmp_path):
-    trainer = tiny.trained(tmp_path, cls=QuotesTheHint, mentor_strip_echo=True)
+    trainer = tiny.trained(tmp_path, cls=engines.QuotesTheHint, mentor_strip_echo=True)
     assert trainer.mentor_totals.echoes == 0
     assert {len(completion) for _, completion in tiny.rows(trainer.batches[0])[4:8]} == {11}
 

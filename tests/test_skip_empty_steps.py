@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import distributed_run
 import letters
 import pytest
 import tiny
 import torch
-from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from trl_mentor.callback import progress_line
@@ -82,26 +80,6 @@ def test_a_resumed_run_goes_on_counting(tmp_path):
     whole = letters.trained(tmp_path, rolls, **options)
     resumed = letters.trained(tmp_path, rolls, resume=str(tmp_path / "checkpoint-2"), **options)
     assert resumed.mentor_totals.skipped_steps == whole.mentor_totals.skipped_steps == 2
-
-
-def test_all_ranks_step_where_one_alone_has_a_signal(tmp_path):
-    # The first rank has the prompts 0 and 1, the second 2 and 3.
-    options = {
-        **NONE,
-        "rolls": {"first": {"0": "mcc", "1": "mcc", "2": "mmc", "3": "mmc"}},
-        "per_device_train_batch_size": 8,
-        "max_steps": 3,
-        "mentor_skip_empty_steps": True,
-        "save_strategy": "steps",
-        "save_steps": 1,
-    }
-    ranks = distributed_run.launch(tmp_path, {"skip": options})["skip"]
-    assert [rank["totals"]["skipped_steps"] for rank in ranks] == [1, 1]
-    first, second, third = (
-        load_file(tmp_path / "skip" / "run" / f"checkpoint-{step}" / "model.safetensors") for step in (1, 2, 3)
-    )
-    assert not equal(first, second)
-    assert equal(second, third)
 
 
 def test_where_the_optimizer_would_step_nevertheless_the_setting_is_refused(tmp_path):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import math
 
+import engines
 import pandas as pd
 import pytest
 import tiny
 from datasets import Dataset
-from test_score_on import QuotesTheHint
 
 from trl_mentor import read_journal
 from trl_mentor.errors import ConfigError
@@ -134,7 +134,7 @@ def test_a_hint_that_the_policy_has_no_room_for_loses_sentences(tmp_path):
 
 @pytest.mark.parametrize("strip", [True, False])
 def test_quoted_hints_are_cut_where_that_is_asked_for(tmp_path, strip):
-    trainer = trained(tmp_path, cls=QuotesTheHint, mentor_strip_echo=strip)
+    trainer = trained(tmp_path, cls=engines.QuotesTheHint, mentor_strip_echo=strip)
     lengths = {len(completion) for _, completion in tiny.rows(trainer.batches[0])[4:8]}
     assert lengths <= ({5, 6} if strip else {10, 11})
     assert trainer.mentor_totals.echo_tokens == (40 if strip else 0)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import distributed_run
+import letters
 import pytest
+import tiny
+import torch
+from safetensors.torch import load_file
 
 FIRST = {"0": "mcmc", "1": "mcam", "2": "ccmm", "3": "mcma"}
 """Prompts 0 and 1 live on rank 0, 2 and 3 on rank 1: step 0 collapses on rank 1 alone, step 1 everywhere, step 2
@@ -41,8 +46,54 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+ONE_BATCH = {"per_device_train_batch_size": 8, "mentor_routes": None}
+SINGLE: dict[str, dict[str, Any]] = {
+    "demonstrations": {
+        **ONE_BATCH,
+        "rolls": {"first": {"0": "c", "1": "m", "2": "a", "3": "c"}},
+        "mentor_strategy": "luffy",
+        "scale_rewards": "none",
+        "mentor_demonstration_column": "prompt",  # so that the data set needs no further column
+    },
+    "refinements": {
+        **ONE_BATCH,
+        "rolls": {
+            "first": {"0": "c", "1": "m", "2": "a", "3": "u"},
+            "mentor/reroll": {"0": "m", "1": "m", "2": "c"},
+        },
+        "mentor_strategy": "critique",
+    },
+    "three places": {
+        **ONE_BATCH,
+        "rolls": {
+            "first": {"0": "c", "1": "a", "2": "m", "3": "c"},
+            "mentor/reroll": {str(number): "cam"[number % 3] for number in range(16)},
+        },
+        "mentor_strategy": "dapo",
+        "rows": 16,
+    },
+    "signal on one rank": {
+        **ONE_BATCH,
+        "rolls": {"first": {"0": "mcc", "1": "mcc", "2": "mmc", "3": "mmc"}},
+        "mentor_strategy": "none",
+        "mentor_skip_empty_steps": True,
+        "weight_decay": 0.1,
+        "max_steps": 3,
+        "save_strategy": "steps",
+        "save_steps": 1,
+    },
+}
+"""Cases with tests of their own, in the same launch, for to start two processes takes longer than they do."""
+
+
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory) -> dict[str, list[dict]]:
+def folder(tmp_path_factory) -> Path:
+    """Where the runs are."""
+    return tmp_path_factory.mktemp("strategies")
+
+
+@pytest.fixture(scope="module")
+def seen(folder) -> dict[str, list[dict]]:
     """What each of two ranks saw of each case."""
     shape = {"per_device_train_batch_size": 8, "max_steps": STEPS, "material": True}
     cases = {}
@@ -51,7 +102,7 @@ def seen(tmp_path_factory) -> dict[str, list[dict]]:
         reroll = chosen.pop("reroll", "m")
         rolls = {"first": FIRST, "mentor/reroll": {str(number): reroll for number in range(4)}}
         cases[name] = {"rolls": rolls, **shape, **chosen}
-    return distributed_run.launch(tmp_path_factory.mktemp("strategies"), cases, processes=2)
+    return distributed_run.launch(folder, cases | SINGLE, processes=2)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -89,3 +140,46 @@ def test_it_did_something_about_the_groups_that_it_selects(seen, case):
     selected = dict.fromkeys(("luffy", "critique", "critique, text"), GROUPS)
     selected |= dict.fromkeys(("dapo", "dapo, its own prompt"), COLLAPSED + ALL_RIGHT)
     assert total(ranks, "other_groups") == selected.get(case, COLLAPSED) - COLLAPSED
+
+
+def test_demonstrations_are_placed_as_one_process_does_it(seen):
+    ranks = seen["demonstrations"]
+    rows = [tuple(map(tuple, row)) for rank in ranks for row in rank["batches"][0]]
+    for group in range(4):
+        prompt = rows[4 * group][0]
+        assert rows[4 * group + 3] == (prompt, (*prompt, 1))
+    assert total(ranks, "given_rows") == 4
+    assert total(ranks, "policy_tokens") == sum(rank["generated"] for rank in ranks)
+
+
+def test_refinements_are_shared_evenly(seen):
+    ranks = seen["refinements"]
+    calls = [[call for call in rank["calls"] if call["kind"] == "mentor/reroll"] for rank in ranks]
+    assert [[len(call["answer"]) for call in mine] for mine in calls] == [[6], [6]]
+    answers = [name for mine in calls for call in mine for name in call["answer"]]
+    assert answers == [f"answer-{row // 4}" for row in range(12)]
+    advantages = [value for rank in ranks for value in rank["advantages"][0]]
+    assert advantages[:4] == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-3)
+    assert advantages[4:8] == pytest.approx([0.5, 0.5, -1.5, 0.5], abs=1e-3)  # 1 | 1 0 1
+    assert (total(ranks, "rescued"), total(ranks, "other_groups"), total(ranks, "unscorable")) == (1, 2, 1)
+
+
+def test_three_places_are_filled_as_one_process_does_it(seen, tmp_path):
+    ranks, case = seen["three places"], dict(SINGLE["three places"])
+    case.pop("per_device_train_batch_size")
+    alone = letters.trained(tmp_path, case.pop("rolls"), **case)
+    both = [tuple(rank["batches"][0][row][0]) for rank in ranks for row in (0, 4)]
+    assert both == [prompt for prompt, _ in tiny.rows(alone.batches[0])[::4]]
+    assert all(any(rank["advantages"][0][row : row + 4]) for rank in ranks for row in (0, 4))
+    assert (total(ranks, "refilled"), total(ranks, "other_groups"), total(ranks, "skipped")) == (3, 1, 2)
+    first, second = ([call["answer"] for call in rank["calls"]] for rank in ranks)
+    assert list(map(len, first)) == list(map(len, second))  # each rank generates as much
+
+
+def test_all_ranks_step_where_one_alone_has_a_signal(seen, folder):
+    # The first rank has the prompts 0 and 1, the second 2 and 3.
+    assert [rank["totals"]["skipped_steps"] for rank in seen["signal on one rank"]] == [1, 1]
+    run = folder / "signal on one rank" / "run"
+    first, second, third = (load_file(run / f"checkpoint-{step}" / "model.safetensors") for step in (1, 2, 3))
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+    assert all(torch.equal(second[name], third[name]) for name in second)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import distributed_run
+import engines
 import pytest
 import tiny
 import torch
@@ -291,18 +292,14 @@ def test_a_run_that_has_nothing_to_weigh_is_the_run_without_shaping(tmp_path):
         assert torch.equal(found, expected)
 
 
-class FromAnotherEngine(tiny.Recorder):
-    """Reports sampling log-probabilities of -4 for each token, as if an engine of its own had generated."""
+class FarEngine(engines.FromAnotherEngine):
+    """One that finds its own completions improbable, so that rows are corrected visibly."""
 
-    def _generate_single_turn(self, *args, **kwargs):
-        self.use_vllm = False
-        completions, _ = super()._generate_single_turn(*args, **kwargs)
-        self.use_vllm = True
-        return completions, [[-4.0] * len(ids) for ids in completions]
+    logprob = -4.0
 
 
 def test_the_correction_of_the_sampler_leaves_shaped_rows_alone(tmp_path):
-    trainer = tiny.trained(tmp_path, cls=FromAnotherEngine, **DESCENT, **LUFFY)
+    trainer = tiny.trained(tmp_path, cls=FarEngine, **DESCENT, **LUFFY)
     (batch,) = trainer.batches
     ratio = batch["importance_sampling_ratio"].flatten().tolist()
     assert {ratio[i] for i, kind in enumerate(weightings(batch)) if kind is SHAPED} == {1.0}

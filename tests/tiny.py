@@ -205,6 +205,15 @@ def rows(batch: dict[str, Any]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]
     ]
 
 
+def prompt_ids(text: str, *, chat: bool = False) -> tuple[int, ...]:
+    """What the policy reads of a prompt of `dataset` with this text for its user turn."""
+    words = tokenizer()
+    if not chat:
+        return tuple(words(text)["input_ids"])
+    messages = [{"role": "system", "content": "w20"}, {"role": "user", "content": text}]
+    return tuple(words.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"])
+
+
 def trained(output_dir: Path | str, **options: Any) -> Any:
     """A trainer as `trainer` makes it, after training; construction seeds it, so that two runs are comparable."""
     made = trainer(output_dir, **options)
