@@ -52,8 +52,9 @@ CONTRACT_TESTS := tests/test_contract.py tests/test_grpo_trainer.py tests/test_a
 test-oldest: $(OLDEST)/.installed ## Run the tests that touch TRL on the oldest release of the supported range
 	PYTHONPATH=$(OLDEST) EXPECTED_TRL=$(OLDEST_TRL) \
 	    $(BIN)/python -m pytest -n 2 --dist loadfile $(or $(ARGS),$(CONTRACT_TESTS) tests/test_callback.py tests/test_distributed.py \
-	    tests/test_cause_routes.py tests/test_model_card.py tests/test_probe.py \
-	    tests/test_reliance.py tests/test_rescue.py tests/test_reward_errors.py tests/test_score_on.py tests/test_weighting.py)
+	    tests/test_cause_routes.py tests/test_luffy.py tests/test_model_card.py tests/test_probe.py tests/test_reliance.py \
+	    tests/test_rescue.py tests/test_reward_errors.py tests/test_rolls.py tests/test_score_on.py tests/test_strategy_ranks.py \
+	    tests/test_weighting.py)
 
 $(OLDEST)/.installed: $(STAMP)
 	rm -rf $(OLDEST)

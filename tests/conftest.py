@@ -12,6 +12,8 @@ LONGEST = (
     "test_humaneval",
     "test_sandbox_life",
     "test_benchmarks_soak",
+    "test_benchmarks_strategies",
+    "test_strategy_ranks",
     "test_notebooks",
     "test_benchmarks_measure_steps",
     "test_trackers",
@@ -25,6 +27,8 @@ LONGEST = (
     "test_cli_eval",
     "test_demo_uplift",
     "test_check",
+    "test_weighting",
+    "test_prepare",
     "test_math_reward",
     "test_distributed",
 )
