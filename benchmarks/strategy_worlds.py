@@ -138,8 +138,8 @@ class World:
     claims: Claims
     max_tokens: int = 40
     """Of one answer."""
-    pretraining_steps: int = 1250
-    """Of its students; `Start.breaches` says whether that is enough."""
+    pretraining_steps: int = 1500
+    """Of its students; `Start.breaches` says whether that is enough. With as many, `echo` is what it claims to be."""
 
     def problems(self, per_family: int, *, seed: int, held_out: bool) -> Mapping[str, Exercise]:
         """Problems by question; the same ones for every run with this seed."""
