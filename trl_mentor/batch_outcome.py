@@ -12,7 +12,7 @@ from trl_mentor.counters import Counters, count_outcomes
 from trl_mentor.group_reader import Member, example_of
 from trl_mentor.interventions import interventions
 from trl_mentor.merging import merged
-from trl_mentor.records import RerollOutcome, Row
+from trl_mentor.records import Intervention, RerollOutcome, Row
 from trl_mentor.rolling import Place
 from trl_mentor.transfer import Past
 from trl_mentor.trial import recovery
@@ -41,7 +41,23 @@ def outcome_of(
         refilled=sum(place.refill for place, _ in last.values()),
         other_groups=sum(index not in concerned.failed for index in last),
     )
-    records = [
+    plan, records = rounds[0].plan, _records(rounds, outcomes, means, step=step)
+    return Outcome(
+        interventions=records,
+        details={group.cause: group.cause_detail for group in plan.failed} if plan is not None else {},
+        rows={index: rows for index, (rows, _) in trained.items()},
+        examples={index: place.example for index, (place, _) in last.items() if place.example is not None},
+        hints=_hints(rounds, originals),
+        ended=_ended(rounds, outcomes, originals, concerned, step=step),
+        counters=counters + Counters(recovery=recovery(records, topics=False)),
+    )
+
+
+def _records(
+    rounds: Sequence[Round], outcomes: Sequence[Sequence[RerollOutcome | None]], means: Means, *, step: int
+) -> list[Intervention]:
+    """What the journal is to have of each round; nothing on all ranks but the main process."""
+    return [
         record
         for done, of_round in zip(rounds, outcomes, strict=True)
         if done.plan is not None
@@ -56,16 +72,6 @@ def outcome_of(
             round=done.number,
         )
     ]
-    plan = rounds[0].plan
-    return Outcome(
-        interventions=records,
-        details={group.cause: group.cause_detail for group in plan.failed} if plan is not None else {},
-        rows={index: rows for index, (rows, _) in trained.items()},
-        examples={index: place.example for index, (place, _) in last.items() if place.example is not None},
-        hints=_hints(rounds, originals),
-        ended=_ended(rounds, outcomes, originals, concerned, step=step),
-        counters=counters + Counters(recovery=recovery(records, topics=False)),
-    )
 
 
 def _hints(rounds: Sequence[Round], originals: Mapping[int, Sequence[Member]]) -> list[tuple[str, str]]:

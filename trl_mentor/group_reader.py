@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from trl_mentor.causes import Sign, find_cause
 from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, VERIFIER_ERROR
 from trl_mentor.collapse import SuccessRule
 from trl_mentor.records import Attempt, CollapsedGroup, Row
+from trl_mentor.reroll import local_rows
 
 _TOPIC_CHARS = 100
 
@@ -99,6 +100,27 @@ def _topic(example: Mapping[str, Any], columns: Sequence[str]) -> str | None:
     if isinstance(found, list | tuple):
         found = found[0]
     return None if found is None else str(found)[:_TOPIC_CHARS]
+
+
+def members_of(
+    rows: Sequence[Row],
+    groups: Sequence[int],
+    examples: Mapping[int, Mapping[str, Any]],
+    is_truncated: Callable[[Row], bool],
+    *,
+    size: int,
+    rank: int,
+) -> list[Member]:
+    """This rank's `rows` of the groups with these indices; `examples` are the first rows of groups, by their place."""
+    return [
+        Member(
+            number=number,
+            row=rows[i],
+            truncated=is_truncated(rows[i]),
+            example=examples[i] if number % size == 0 else None,
+        )
+        for i, number in local_rows(groups, group_size=size, rank=rank, rows_per_rank=len(rows))
+    ]
 
 
 def example_of(members: Sequence[Member]) -> Mapping[str, Any]:

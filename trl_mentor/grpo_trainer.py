@@ -34,8 +34,7 @@ from trl_mentor.empty_steps import EmptySteps, refuse_skipping
 from trl_mentor.engine_limit import engine_limit
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
-from trl_mentor.fitting import Objection, fitted_openings, objection
-from trl_mentor.group_reader import GroupReader, Member
+from trl_mentor.group_reader import GroupReader, members_of
 from trl_mentor.guards import (
     answer_columns,
     check_arguments,
@@ -48,24 +47,24 @@ from trl_mentor.guards import (
 )
 from trl_mentor.intervene import intervene
 from trl_mentor.journal import Journal
+from trl_mentor.limits import Limits
 from trl_mentor.mentor import Mentor
 from trl_mentor.metrics import batch_metrics
 from trl_mentor.model_card import NAME, mentoring_section, paper
 from trl_mentor.model_card import tags as card_tags
 from trl_mentor.probe import apart, probe
-from trl_mentor.records import Lesson, Prompt, Row, RunInfo, Weighting
+from trl_mentor.records import Prompt, Row, RunInfo, Weighting
 from trl_mentor.refill import Refill
 from trl_mentor.reflecting import add_reflection, pays_reflection
 from trl_mentor.reliance import with_reliance
-from trl_mentor.reroll import local_rows
+from trl_mentor.returns import returning, see_returns
 from trl_mentor.reward_errors import RewardGuard
 from trl_mentor.rolling import Policy, Request
 from trl_mentor.rows import aligned, rows_of, show_prompts, spliced, taken_over
 from trl_mentor.schedules import Ahead
 from trl_mentor.settings import RewardErrors, StrategyKind
 from trl_mentor.strategies.base import Opening, Strategy
-from trl_mentor.strategies.mentor import MentorStrategy, mentor_of
-from trl_mentor.transfer import question_key, returned, transfer
+from trl_mentor.strategies.mentor import mentor_of
 from trl_mentor.uplift import run_metrics
 from trl_mentor.vllm_cpu import use_cpu_engine
 from trl_mentor.weighting import WEIGHTING, encoded, weighed
@@ -118,7 +117,6 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             given["reward_funcs"] = self._reward_guard.wrap(given.get("reward_funcs"))
         super().__init__(*bound.args[1:], **bound.kwargs)
         use_cpu_engine(self)
-        self._engine_limit = engine_limit(self)
         if self._is_vlm:
             refuse_multimodal()
         self._settings = settings
@@ -126,10 +124,11 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             self.reward_func_names[:last], self.reward_weights.tolist()[:last], settings
         )
         self.strategy = make_strategy(self, settings, mentor) if strategy is None else strategy
+        self._limits = self._read_limits()
         self.schedule = make_schedule(self, settings)
         if self.strategy.name == StrategyKind.MENTOR:
             self._name, self._paper = NAME, paper(self._paper)
-        self.cause_routes = self.strategy.routes if isinstance(self.strategy, MentorStrategy) else WITHOUT_A_MENTOR
+        self.cause_routes = getattr(self.strategy, "routes", WITHOUT_A_MENTOR)
         """What is done about each cause of collapse."""
         self._exchange = Exchange(self.accelerator)
         columns = getattr(self.train_dataset, "column_names", None)
@@ -141,7 +140,6 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._batch_rewards: torch.Tensor | None = None
         self._misreported: set[str] = set()
         self._batch_hints: list[str] = []
-        self._opening_refused = self._lesson_refused = False
         self._batch_weightings: list[Weighting] = []
         self._weighed: dict[str, Any] | None = None
         self._reports_logprobs = False
@@ -244,23 +242,10 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             return first
         self._reports_logprobs = first.logprobs is not None
         rewards, reported = self._score(self._batch_inputs, prompts, first)
-        rule, size = self.success_rule, self.num_generations
-        states = group_states([rule.value(row) for row in rewards.tolist()], size, rule.threshold)
-        changed = {i for i, (plain, new) in enumerate(zip(prompts, opened, strict=True)) if new != plain}
-        mine = self._returning(apart_from=changed)
-        echoes = self._count_echoes(prompts, first, apart_from=changed)
-        sums = [sum(map(len, first.completion_ids)), len(mine), len(changed), echoes]
-        tokens, returning, opened_rows, echoes = self._exchange.totals(sums)
-        counters += count_states(states) + Counters(
-            policy_tokens=tokens,
-            opened_rows=opened_rows,
-            completions=len(rewards),
-            successes=sum(rule.succeeds(rule.value(row)) for row in rewards.tolist()),
-            unhinted_echoes=echoes,
-            echo_checked=len(rewards) - opened_rows if self.books.echoes.begun else 0,
-        )
-        if returning:
-            counters += self._see_returns(mine, rewards)
+        rule, step = self.success_rule, self.state.global_step
+        values = [rule.value(row) for row in rewards.tolist()]
+        states = group_states(values, self.num_generations, rule.threshold)
+        counters += count_states(states) + self._count_first_roll(prompts, opened, first, values)
         self._batch_hints = [""] * len(prompts)
         concerned = Concerned.among(states, self.strategy.select(states))
         if concerned.gathered:
@@ -269,11 +254,36 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         if self._reward_guard is not None:
             counters += Counters(reward_errors=self._exchange.total(self._reward_guard.take_count()))
         self._batch_rewards = rewards
-        counters = self.books.book(counters, step=self.state.global_step)
+        counters = self.books.book(counters, step=step)
         for name, value in batch_metrics(counters, priced=self.books.priced).items():
             self._metrics["train"][name].append(value)
-        self.books.write_events(step=self.state.global_step)
+        self.books.write_events(step=step)
         return first
+
+    def _count_first_roll(
+        self, prompts: Sequence[Prompt], opened: Sequence[Prompt], first: Generated, values: Sequence[float]
+    ) -> Counters:
+        """What a first roll took and showed; `values` are the success rewards of all ranks, all else is this one's."""
+        assert self._reader is not None
+        size, step, start = self.num_generations, self.state.global_step, self._exchange.rank * len(prompts)
+        changed = {i for i, (plain, new) in enumerate(zip(prompts, opened, strict=True)) if new != plain}
+        mine = returning(
+            self._examples, self.books, self._reader, apart_from=changed, start=start, size=size, step=step
+        )
+        echoes = self._count_echoes(prompts, first, apart_from=changed)
+        sums = [sum(map(len, first.completion_ids)), len(mine), len(changed), echoes]
+        tokens, came_round, opened_rows, echoes = self._exchange.totals(sums)
+        counters = Counters(
+            policy_tokens=tokens,
+            opened_rows=opened_rows,
+            completions=len(values),
+            successes=sum(map(self.success_rule.succeeds, values)),
+            unhinted_echoes=echoes,
+            echo_checked=len(values) - opened_rows if self.books.echoes.begun else 0,
+        )
+        if came_round:
+            counters += see_returns(mine, values, self.books, self._exchange, self.success_rule, size=size, step=step)
+        return counters
 
     def _opened(self, prompts: list[Prompt]) -> list[Prompt]:
         """The prompts of this rank's rows as the strategy has them sampled."""
@@ -282,18 +292,9 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             return prompts
         progress = self.state.global_step / max(self.state.max_steps, 1)
         pairs = zip(prompts, self._batch_inputs, strict=True)
-        wanted = [strategy.first_prompt(prompt, row, progress=progress) for prompt, row in pairs]
-        special = self._tokenizer.all_special_tokens
-        opened, refused = fitted_openings(prompts, wanted, self._objection, special_tokens=special)
-        if refused is not None and not self._opening_refused:
-            self._opening_refused = True
-            logger.warning(
-                "trl-mentor: a prompt is sampled without what strategy %r adds to it: %s. mentor/opened_rows counts "
-                "those that are sampled with it.",
-                strategy.name,
-                refused.reason,
-            )
-        return opened
+        return self._limits.opened(
+            prompts, [strategy.first_prompt(prompt, row, progress=progress) for prompt, row in pairs]
+        )
 
     def _count_echoes(self, prompts: Sequence[Prompt], first: Generated, *, apart_from: Collection[int]) -> int:
         """How many of this rank's completions of plain prompts quote a hint."""
@@ -337,30 +338,17 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             self._pending_extra_logs[HINT_COLUMN] = list(self._batch_hints)
         return rewards
 
-    def _intervene(
-        self,
-        prompts: list[Any],
-        first: Generated,
-        rewards: torch.Tensor,
-        reported: Mapping[str, Sequence[Any]],
-        concerned: Concerned,
-    ) -> tuple[Generated, torch.Tensor, Counters]:
-        """Find causes, re-roll the selected groups; returns this rank's batch, everybody's rewards, what happened."""
-        assert self._reader is not None
-        start = self._exchange.rank * len(prompts)
-        logs = {**aligned(self._pending_extra_logs, len(prompts)), **reported}
-        rows = rows_of(
-            first, rewards[start : start + len(prompts)], logs, hints=[None] * len(prompts), rule=self.success_rule
-        )
-        means = Means(
+    def _means(self, reader: GroupReader) -> Means:
+        """What the interventions of a batch work with."""
+        return Means(
             strategy=self.strategy,
             schedule=self.schedule,
-            reader=self._reader,
+            reader=reader,
             reward_names=self.reward_func_names,
             exchange=self._exchange,
             policy=Policy(
                 regenerate=self._regenerate,
-                objection=self._lesson_objection,
+                objection=self._limits.lesson_objection,
                 present=self._present,
                 is_truncated=self._is_truncated,
                 with_reliance=self._with_reliance if self._settings.mentor_hint_reliance else None,
@@ -372,49 +360,42 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             dosage=self.dosage(),
             max_rounds=self._settings.max_rounds(getattr(self.strategy, "max_rounds", 1)),
         )
+
+    def _intervene(
+        self,
+        prompts: list[Any],
+        first: Generated,
+        rewards: torch.Tensor,
+        reported: Mapping[str, Sequence[Any]],
+        concerned: Concerned,
+    ) -> tuple[Generated, torch.Tensor, Counters]:
+        """Find causes, re-roll the selected groups; returns this rank's batch, everybody's rewards, what happened."""
+        assert self._reader is not None
+        rank, size, step = self._exchange.rank, self.num_generations, self.state.global_step
+        start = rank * len(prompts)
+        logs = {**aligned(self._pending_extra_logs, len(prompts)), **reported}
+        rows = rows_of(
+            first, rewards[start : start + len(prompts)], logs, hints=[None] * len(prompts), rule=self.success_rule
+        )
         refill = getattr(self.strategy, "fresh", None)
         if isinstance(refill, Refill):
             asked = self._exchange.gather([example["prompt"] for example in self._examples.values()])
-            refill.begin(asked, step=self.state.global_step)
-        members = self._exchange.gather(self._members(rows, concerned))
+            refill.begin(asked, step=step)
+        mine = members_of(rows, concerned.gathered, self._examples, self._is_truncated, size=size, rank=rank)
+        members = self._exchange.gather(mine)
         in_order = sorted(members, key=lambda member: member.number)
-        outcome = intervene(in_order, concerned, means, step=self.state.global_step)
+        outcome = intervene(in_order, concerned, self._means(self._reader), step=step)
         self.books.record(outcome.interventions, outcome.details)
         self.books.echoes.keep(outcome.hints)
         for example, past in outcome.ended:
             self.books.remember(example, self._reader.answer(example), past)
-        rewards = taken_over(outcome.rows, rows, rewards, rank=self._exchange.rank)
-        show_prompts(outcome.examples, prompts, size=self.num_generations, rank=self._exchange.rank)
+        rewards = taken_over(outcome.rows, rows, rewards, rank=rank)
+        show_prompts(outcome.examples, prompts, size=size, rank=rank)
         self._batch_hints = [row.hint or "" for row in rows]
         refuse_weighting((row.weighting for group in outcome.rows.values() for row in group), self.args)
         self._batch_weightings = [row.weighting for row in rows]
         self._write_back_logs(rows)
         return spliced(first, rows), rewards, outcome.counters
-
-    def _returning(self, *, apart_from: Collection[int]) -> list[tuple[int, str]]:
-        """Group index and key of the remembered prompts among this rank's; a group is where its first row is.
-
-        Apart from the rows that were not asked plainly: what they answer does not say what is known without help.
-        """
-        if not len(self.books.memory):
-            return []
-        assert self._reader is not None
-        start, size, step = self._exchange.rank * len(self._batch_inputs), self.num_generations, self.state.global_step
-        keys = [
-            ((start + i) // size, question_key(row["prompt"], self._reader.answer(row)))
-            for i, row in self._examples.items()
-            if i not in apart_from
-        ]
-        return [(index, key) for index, key in keys if self.books.memory.has(key, before=step)]
-
-    def _see_returns(self, returning: Sequence[tuple[int, str]], rewards: torch.Tensor) -> Counters:
-        """Note how remembered prompts, this rank's given, were answered this time; every rank forgets them."""
-        size, rule, step = self.num_generations, self.success_rule, self.state.global_step
-        values = [rule.value(row) for row in rewards.tolist()]
-        answers = [(key, values[i * size : (i + 1) * size]) for i, key in self._exchange.gather(list(returning))]
-        found = returned(answers, self.books.recall, rule, step=step)
-        self.books.note_returns(found)
-        return Counters(transfer=transfer(found))
 
     def _probe(self) -> Counters:
         """If it is the time, ask some remembered prompts; all but the weights is afterwards as it was before."""
@@ -455,19 +436,6 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         decode = partial(self._tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         special = self._tokenizer.all_special_ids
         return without_echo(row, question=question_text(prompt), decode=decode, special=special)
-
-    def _members(self, rows: Sequence[Row], concerned: Concerned) -> list[Member]:
-        """This rank's rows of the groups whose rows the ranks exchange."""
-        size, rank = self.num_generations, self._exchange.rank
-        return [
-            Member(
-                number=number,
-                row=rows[i],
-                truncated=self._is_truncated(rows[i]),
-                example=self._examples[i] if number % size == 0 else None,
-            )
-            for i, number in local_rows(concerned.gathered, group_size=size, rank=rank, rows_per_rank=len(rows))
-        ]
 
     def _regenerate(
         self, requests: Sequence[Request], *, alone: bool = False, metrics: str = "mentor/reroll"
@@ -547,32 +515,17 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         logged = {column: self._pending_extra_logs.pop(column, []) for column in LIMITS}
         return reports(logged, rows, self._misreported)
 
-    def _objection(self, lesson: Lesson, original: Prompt) -> Objection | None:
-        """What speaks against re-rolling this policy under a lesson, or None."""
+    def _read_limits(self) -> Limits:
+        """What the policy can be sampled under."""
         lengths = [context_length(self.model.config.get_text_config()), self._tokenizer.model_max_length]
-        return objection(
-            lesson,
-            original,
+        return Limits(
+            strategy=self.strategy.name,
             special_tokens=self._tokenizer.all_special_tokens,
             count_tokens=lambda prompt: len(self._tokenize_prompts([prompt])[0][0]),
             context_room=min((length for length in lengths if length), default=math.inf) - self.max_completion_length,
-            engine_room=(self._engine_limit or math.inf) - self.max_completion_length,
+            engine_room=(engine_limit(self) or math.inf) - self.max_completion_length,
             completion_room=self.max_completion_length,
         )
-
-    def _lesson_objection(self, lesson: Lesson, original: Prompt) -> Objection | None:
-        """As `_objection`; the first that no mentor hears of is warned about."""
-        found = self._objection(lesson, original)
-        if found is not None and lesson.guidance is None and not self._lesson_refused:
-            self._lesson_refused = True
-            logger.warning(
-                "trl-mentor: the policy cannot take all that strategy %r has for a group: %s. It is shortened "
-                "or left out, and a group for which nothing is left stays as it is; the journal says what became of "
-                "each group that collapsed. This is said once.",
-                self.strategy.name,
-                found.reason,
-            )
-        return found
 
     def _is_truncated(self, row: Row) -> bool:
         ended = (*self.eos_token_ids, self._tokenizer.pad_token_id)
