@@ -254,7 +254,7 @@ def test_rounds_are_refused_with_ahead_and_with_such_an_object(tmp_path):
         tiny.trainer(tmp_path, strategy=LuffyStrategy(), mentor_max_rounds=2)
     own = ResampleStrategy()
     own.name, own.max_rounds = "own", 3
-    with pytest.raises(ConfigError, match="mentor_schedule='ahead' re-rolls a lesson once.*mentor_max_rounds=3"):
+    with pytest.raises(ConfigError, match=r"mentor_schedule='ahead' re-rolls a lesson once.*mentor_max_rounds=3"):
         tiny.trainer(tmp_path, strategy=own, mentor_schedule="ahead")
 
 

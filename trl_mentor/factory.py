@@ -22,7 +22,7 @@ from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.critique import CritiqueStrategy
 from trl_mentor.strategies.dapo import DapoStrategy
 from trl_mentor.strategies.luffy import LuffyStrategy
-from trl_mentor.strategies.mentor import MentorStrategy
+from trl_mentor.strategies.mentor import MentorStrategy, mentor_of
 from trl_mentor.strategies.none import NoneStrategy
 from trl_mentor.strategies.prefix import PrefixStrategy
 from trl_mentor.strategies.resample import ResampleStrategy
@@ -141,12 +141,12 @@ def build_schedule(settings: MentorArguments, strategy: Strategy) -> Schedule:
         case ScheduleKind.INLINE:
             return Inline(strategy)
         case ScheduleKind.AHEAD:
-            workers, at_once = 1, None
-            if isinstance(strategy, MentorStrategy):
-                workers, at_once = strategy.mentor.max_concurrency, strategy.unasked
-                refuse_batch_limits(strategy.mentor.budget.limits)
+            asked = mentor_of(strategy)
+            if asked is not None:
+                refuse_batch_limits(asked.budget.limits)
+            workers = 1 if asked is None else asked.max_concurrency
             queue = LessonQueue(strategy.prepare, size=settings.mentor_queue_size, workers=workers)
-            return Ahead(queue, at_once=at_once)
+            return Ahead(queue, at_once=getattr(strategy, "unasked", None))
 
 
 def build_mentor(

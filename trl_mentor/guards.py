@@ -13,7 +13,15 @@ from trl_mentor.factory import MENTOR_SETTINGS, STRATEGY_SETTINGS
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import Weighting
 from trl_mentor.rescue import PAPER
-from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind, refuse_ahead, refuse_rounds
+from trl_mentor.settings import (
+    BackendKind,
+    MentorArguments,
+    ScheduleKind,
+    StrategyKind,
+    refuse_ahead,
+    refuse_rounds,
+    refuse_rounds_ahead,
+)
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategy_settings import StaticHint
 
@@ -67,6 +75,7 @@ def check_arguments(
         refuse_construction_ahead(settings, strategy)
         refuse_rounds(settings.max_rounds(), strategy.name)
         refuse_ahead(settings.mentor_schedule, strategy.name)
+        refuse_rounds_ahead(settings.mentor_schedule, settings.max_rounds(getattr(strategy, "max_rounds", 1)))
     elif mentor is not None:
         refuse_unused_settings(settings, given="mentor", unused=MENTOR_SETTINGS)
     else:

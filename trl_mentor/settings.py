@@ -407,11 +407,7 @@ class MentorArguments(StrategyArguments):
         self._refuse_unread_construction()
         refuse_rounds(self.max_rounds(), self.mentor_strategy)
         refuse_ahead(self.mentor_schedule, self.mentor_strategy)
-        if self.mentor_schedule == ScheduleKind.AHEAD and self.max_rounds() > 1:
-            raise ConfigError(
-                f"mentor_schedule='ahead' re-rolls a lesson once, in a later batch, so that mentor_max_rounds="
-                f"{self.max_rounds()} cannot be kept to; leave it out, or use mentor_schedule='inline'"
-            )
+        refuse_rounds_ahead(self.mentor_schedule, self.max_rounds())
         if self.mentor_schedule == ScheduleKind.AHEAD and construction != PAPER:
             raise ConfigError(
                 "mentor_schedule='ahead' re-rolls a lesson in the place of another question, whose failures are no "
@@ -495,6 +491,15 @@ def refuse_rounds(rounds: int, strategy: str) -> None:
         raise ConfigError(
             f"mentor_max_rounds={rounds} asks for another re-roll of a group that fails again, which strategy "
             f"{strategy!r} has not; leave it out, or use one of {[kind.value for kind in _WITH_ROUNDS]}"
+        )
+
+
+def refuse_rounds_ahead(schedule: str, rounds: int) -> None:
+    """Raise `ConfigError` for several re-rolls of a group with lessons from the background."""
+    if schedule == ScheduleKind.AHEAD and rounds > 1:
+        raise ConfigError(
+            f"mentor_schedule='ahead' re-rolls a lesson once, in a later batch, so that mentor_max_rounds={rounds} "
+            "cannot be kept to; set it to 1, or use mentor_schedule='inline'"
         )
 
 

@@ -20,6 +20,7 @@ class Strategy(Protocol):
     * `start_step`, `max_rounds`: what these `mentor_*` settings are where the settings do not say;
     * `gives_hints`: False if no group is ever re-rolled under a hint, which a subclass that gives some has to undo;
       `generic(group)`: the lesson under a fixed hint, which `mentor_generic_fraction` needs of one that gives hints;
+    * `routes`: what is done about each cause; `unasked(group)`: a lesson that takes no work, or None, for `ahead`;
     * `mentor`: whom it asks; `construction`: how `merge` builds rows; `affinity`: exponent of `Weighting.AFFINITY`,
       else 1.
     """
