@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 import tiny
+from datasets import Dataset
 from letters import VALUES
 
 from trl_mentor import read_journal
@@ -193,3 +194,12 @@ def test_places_in_the_background_are_refused(tmp_path):
 def test_only_groups_without_an_advantage_are_selected():
     states = [GroupState.COLLAPSED, GroupState.MIXED, GroupState.ALL_CORRECT, GroupState.UNSCORABLE]
     assert DapoStrategy().select(states) == [0, 2]
+
+
+def test_a_fresh_question_is_held_to_its_own_length_and_not_to_that_of_the_group_it_stands_for(tmp_path):
+    long = "w9 " * 124  # longer than the context leaves beside six tokens, as such a question may be in a first roll
+    rows = [{**row, "prompt": long} if i > 3 else row for i, row in enumerate(tiny.dataset(6).to_list())]
+    reward = ByPrompt("cmmmmm")
+    trainer = tiny.trained(tmp_path, reward=reward, data=Dataset.from_list(rows), **DAPO)
+    assert trainer.mentor_totals.refilled == 1
+    assert len(tiny.rows(trainer.batches[0])[0][0]) == 124

@@ -14,6 +14,7 @@ from trl_mentor.guards import (
     context_length,
     refuse_local_mentor_under_zero3,
     warn_if_ahead_shares_a_device,
+    warn_of_unread,
 )
 from trl_mentor.settings import MentorArguments
 
@@ -86,3 +87,19 @@ def test_the_context_is_known_from_the_positions_unless_they_are_stretched():
     assert context_length(SimpleNamespace()) is None
     assert context_length(SimpleNamespace(max_position_embeddings=64, rope_scaling={"factor": 4.0})) is None
     assert context_length(SimpleNamespace(max_position_embeddings=64, rope_parameters={"rope_type": "default"})) == 64
+
+
+@pytest.mark.parametrize(
+    ("strategy", "unread"),
+    [("dapo", True), ("luffy", True), ("srpo", True), ("mentor", False), ("scaffold", False), ("none", False)],
+)
+def test_a_setting_that_the_strategy_does_not_read_is_said(strategy, unread, caplog):
+    warn_of_unread(MentorArguments(mentor_strategy=strategy, mentor_control_fraction=0.3))
+    said = "mentor_control_fraction: not read by mentor_strategy='" + strategy
+    assert [said in record.message for record in caplog.records] == [True] * unread
+
+
+def test_nothing_is_said_of_settings_that_were_left_alone(caplog):
+    for strategy in ("dapo", "static_hint", "scaffold", "luffy", "critique", "srpo", "mentor"):
+        warn_of_unread(MentorArguments(mentor_strategy=strategy))
+    assert not caplog.records

@@ -174,6 +174,15 @@ def test_a_group_that_could_not_be_scored_is_left_alone(tmp_path):
     assert LuffyStrategy().select(states) == [0, 2, 3]
 
 
+def test_a_demonstration_that_cannot_be_scored_takes_no_place(tmp_path):
+    trainer = trained(tmp_path, reward=Verifier(given=GIVEN | {0: None}))
+    plain = tiny.trained(tmp_path / "plain", reward=Verifier(), data=data(), mentor_strategy="none")
+    rows, first = tiny.rows(trainer.batches[0]), tiny.rows(plain.batches[0])
+    assert rows[:4] == first[:4]
+    assert rows[7] != first[7]
+    assert trainer.batches[0]["advantages"][:4].tolist() == [0.5, -0.5, 0.5, -0.5]
+
+
 def test_a_missing_column_is_refused_at_construction_with_the_setting(tmp_path):
     with pytest.raises(ConfigError, match=r"reads the column 'demonstration'.*mentor_demonstration_column"):
         tiny.trainer(tmp_path, **OPTIONS)

@@ -244,3 +244,22 @@ def test_in_a_conversation_it_is_the_turn_of_the_assistant(tmp_path):
     trainer = demonstrated(tmp_path, [None, "w5 w6", None, None], conversational=True)
     assert trainer.reward_funcs[0].calls[1][1] == [[{"role": "assistant", "content": "w5 w6"}]]
     assert tiny.rows(trainer.batches[0])[7][1] == (*tokens("w5 w6"), tiny.tokenizer().eos_token_id)
+
+
+class Forgets(Demonstrates):
+    """Returns the new rows alone, which are fewer than a group has."""
+
+    def merge(self, original, rerolled):
+        return list(rerolled)
+
+
+def test_a_strategy_that_makes_too_few_rows_of_a_group_ends_the_run_and_is_named(tmp_path):
+    with pytest.raises(ValueError, match="strategy 'demonstrates' made 1 rows of a group of 4"):
+        demonstrated(tmp_path, [None, "w5 w6", None, None], strategy=Forgets())
+
+
+def test_a_lesson_with_rolls_is_refused_in_the_place_of_another_question(tmp_path):
+    with pytest.raises(ValueError, match="a lesson for the place of another question cannot have `rolls`"):
+        demonstrated(
+            tmp_path, [None, "w5 w6", None, "w5 w6"], mentor_schedule="ahead", mentor_queue_size=4, max_steps=12
+        )

@@ -132,8 +132,14 @@ def _ended(
 
 def _merged(place: Place, original: Sequence[Member], rows: list[Row], means: Means) -> tuple[list[Row], Counters]:
     """The rows that are trained; those of another question cannot be mixed with those of the lesson's."""
-    if place.example is not None:
-        return rows, Counters()
-    cut, prompt = means.policy.without_echo, example_of(original)["prompt"]
-    strip = None if cut is None else lambda row: cut(row, prompt)
-    return merged([member.row for member in original], rows, means.strategy.merge, strip)
+    counters = Counters()
+    if place.example is None:
+        cut, prompt = means.policy.without_echo, example_of(original)["prompt"]
+        strip = None if cut is None else lambda row: cut(row, prompt)
+        rows, counters = merged([member.row for member in original], rows, means.strategy.merge, strip)
+    if len(rows) != len(original):
+        raise ValueError(
+            f"strategy {means.strategy.name!r} made {len(rows)} rows of a group of {len(original)}: `merge` has to "
+            "return as many as it is given, and a lesson for the place of another question cannot have `rolls`"
+        )
+    return rows, counters

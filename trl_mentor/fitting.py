@@ -51,7 +51,8 @@ def objection(
     hinted, plain = count_tokens(lesson.prompt or ""), count_tokens(original)
     if hinted > engine_room or hinted > context_room >= plain:
         left = min(context_room, engine_room) if context_room >= plain else engine_room
-        reason = f"with its hint the prompt has {hinted} tokens, too long for the {left} that the context leaves"
+        which = "the prompt" if lesson.hint is None else "with its hint the prompt"
+        reason = f"{which} has {hinted} tokens, too long for the {left} that the context leaves"
         return Objection(reason, too_long=True)
     return None
 
@@ -87,11 +88,12 @@ def fitted(
 ) -> Prepared:
     """The lesson, shortened if it has to be, or without a prompt if the policy cannot be re-rolled under it."""
     group, lesson = prepared.assignment.group, prepared.lesson
+    plain = group.prompt if lesson.example is None else lesson.example["prompt"]
     if lesson.rolls:
-        return Prepared(prepared.assignment, _fitted_rolls(lesson, group.prompt, objection_to))
+        return Prepared(prepared.assignment, _fitted_rolls(lesson, plain, objection_to))
     while lesson.prompt is not None:
         if isinstance(lesson.prompt, str | list) and lesson.prompt:
-            objection = objection_to(lesson, group.prompt)
+            objection = objection_to(lesson, plain)
         else:
             objection = Objection(f"strategy {strategy.name!r} prepared the prompt {lesson.prompt!r:.40}")
         if objection is None:

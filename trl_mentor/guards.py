@@ -23,7 +23,7 @@ from trl_mentor.settings import (
     refuse_rounds_ahead,
 )
 from trl_mentor.strategies.base import Strategy
-from trl_mentor.strategy_settings import StaticHint
+from trl_mentor.strategy_settings import READERS, StaticHint
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,8 @@ def check_arguments(
         raise ConfigError(
             "got both mentor= and strategy=; pass the strategy alone, with the mentor in it: MentorStrategy(mentor)"
         )
+    if strategy is None:
+        warn_of_unread(settings)
     warn_if_scaled(settings.mentor_strategy if strategy is None else strategy.name, given.get("args"))
     refuse_weighting(weightings(settings, strategy), given.get("args"))
     if strategy is not None:
@@ -294,6 +296,23 @@ def warn_if_scaled(strategy: str, args: Any) -> None:
             "mentor_strategy='luffy' with scale_rewards=%r: the paper's advantage is the reward minus the mean of its "
             "group, over no deviation. Set scale_rewards='none' for that, or compare methods at equal scaling.",
             scale,
+        )
+
+
+def warn_of_unread(settings: MentorArguments) -> None:
+    """Say which settings the strategy that is named does not read."""
+    kind = settings.mentor_strategy
+    if kind in (StrategyKind.NONE, StrategyKind.RESAMPLE):
+        return
+    defaults = MentorArguments()
+    chosen = [name for name in READERS if getattr(settings, name) != getattr(defaults, name)]
+    unread = [name for name in chosen if kind not in READERS[name]]
+    if unread:
+        logger.warning(
+            "trl-mentor: %s: not read by mentor_strategy=%r, so that it does nothing here; leave it out, or see "
+            "docs/strategies.md for what each strategy reads.",
+            ", ".join(unread),
+            kind,
         )
 
 

@@ -34,6 +34,25 @@ class CritiqueKind(StrEnum):
     TEXT = "text"  # what the mentor writes
 
 
+READERS = {
+    "mentor_hint_column": ("static_hint", "scaffold"),
+    "mentor_demonstration_column": ("static_hint", "luffy"),
+    "mentor_static_hint": ("static_hint",),
+    "mentor_prefix_shares": ("static_hint",),
+    "mentor_affinity": ("static_hint",),
+    "mentor_dapo_refill": ("dapo",),
+    "mentor_critique": ("critique",),
+    "mentor_critique_template": ("critique",),
+    "mentor_control_fraction": ("mentor", "static_hint", "scaffold", "critique"),
+    "mentor_hint_reliance": ("mentor", "static_hint", "scaffold", "critique"),
+    "mentor_strip_echo": ("mentor", "static_hint", "critique"),
+    "mentor_start_step": ("mentor", "dapo", "static_hint", "scaffold", "luffy", "critique"),
+    "mentor_decay": ("mentor", "dapo", "static_hint", "scaffold", "luffy", "critique"),
+}
+"""The settings that do nothing with other strategies, `none` and `resample` apart: these are controls, which a script
+runs with the settings of what they are compared with."""
+
+
 @dataclass
 class StrategyArguments:
     """Settings of single strategies; each says which one reads it."""

@@ -19,7 +19,7 @@ class LuffyStrategy:
     Departures: TRL has sampled N completions when o* comes, and the last of them gives way, whatever its reward, so
     that the others are N - 1 samples as in the paper. They keep TRL's clipping and its mean over tokens; the paper has
     no clipping and divides by the greatest length. A question without a demonstration, or with one that is too long
-    for `max_completion_length`, is left to GRPO, as is a group of which no completion could be scored.
+    for `max_completion_length` or cannot be scored, is left to GRPO, as is a group of which no completion could be.
     """
 
     name = "luffy"
@@ -41,7 +41,10 @@ class LuffyStrategy:
         return None
 
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
-        return [*original[:-1], *with_weighting(scored_under(original, rerolled), Weighting.SHAPED)]
+        scored = [row for row in rerolled if row.score is not None]
+        if not scored:
+            return list(original)
+        return [*original[:-1], *with_weighting(scored_under(original, scored), Weighting.SHAPED)]
 
     def _lesson(self, group: CollapsedGroup) -> Lesson:
         demonstration = group.material.get(self.columns[0])
