@@ -370,6 +370,29 @@ def test_a_domain_of_ones_own_without_these_templates_uses_the_general_ones_and_
         ([{"prompt": "a", "answer": "1"}, {"answer": "2"}], (), "the prompt of row 1 is NoneType"),
         ([{"prompt": [{"role": "system", "content": "a"}]}], (), "no user turn"),
         ([{"prompt": " "}], (), "the prompt of row 0 is empty"),
+        (
+            [{"prompt": [{"role": "user", "content": 5}]}],
+            (),
+            "the prompt of row 0 has a turn whose content is no text",
+        ),
+        ([{"prompt": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}], (), "content is no text"),
+        ([{"prompt": [{"role": [], "content": "a"}]}], (), "no user turn"),
+        (rows(1), ("--mentor_demonstration_column", "prompt"), "it holds the prompts"),
+        (rows(1), ("--mentor_demonstration_column", "answer"), "the reference answer is read from it"),
+        ([{"prompt": "a", "solution": "1"}], ("--mentor_demonstration_column", "solution"), "answer is read from it"),
+        (
+            rows(1),
+            ("--mentor_answer_column", "level", "--mentor_demonstration_column", "level"),
+            "answer is read from",
+        ),
+        (rows(1), ("--mentor_demonstration_column", "level"), "in row 0, it holds int, not a text"),
+        (rows(1), ("--columns", "hints", "--mentor_hint_column", "level"), "it holds int, not a list of texts"),
+        (
+            [row | {"tests": ["a"]} for row in rows(1)],
+            ("--columns", "hints", "--mentor_hint_column", "tests"),
+            "tests;",
+        ),
+        (rows(1), ("--columns", "hint,demonstration", "--mentor_hint_column", "demonstration"), "into one column"),
         (rows(1), ("--mentor_answer_column", "solution"), "mentor_answer_column is 'solution'"),
         (rows(1), ("--reward", "test_prepare.raises"), "fails on an empty solution of the first row"),
         (rows(1), ("--reward", "no_such"), "unknown reward 'no_such'"),
@@ -426,6 +449,118 @@ def test_an_output_of_something_else_is_left_alone(script, tmp_path, capsys):
         assert main(words(script, tmp_path, "hint", *more)) == 2
         assert complaint in capsys.readouterr().err
     assert [row["hint"] for row in read(tmp_path)] == [HINT] * 5
+
+
+def test_a_solution_beside_the_reference_answer_may_be_the_column_of_demonstrations(script, tmp_path):
+    given = [row | {"solution": "Mine." if row["level"] else None} for row in rows(2)]
+    column = ("--mentor_demonstration_column", "solution")
+    assert main(words(script, tmp_path, "demonstration", *column, data=write(tmp_path / "some.jsonl", given))) == 0
+    assert [row["solution"] for row in read(tmp_path)] == [SOLUTION, "Mine."]
+
+
+def test_an_output_among_the_data_is_refused_before_anything_is_written(script, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    questions = write(folder / "questions.jsonl", rows())
+    (tmp_path / "link").symlink_to(folder)
+    (folder / "train.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
+    monkeypatch.chdir(tmp_path)
+    for data, output in (
+        (folder, folder / "train.jsonl"),
+        (folder, folder / "deep" / "train.jsonl"),
+        (Path("data"), tmp_path / "link" / "more.jsonl"),
+        (Path("lab/questions"), Path("lab/questions/train.jsonl")),  # a name on the Hub, and a folder from then on
+        (questions, Path("link/questions.jsonl")),
+    ):
+        assert main(words(script, tmp_path, "hint", "--limit", "2", "-o", str(output), data=data)) == 2
+        assert f"the output {output} is part of {data}" in capsys.readouterr().err
+    assert script.asked == []
+    assert {path.name for path in folder.iterdir()} == {"questions.jsonl", "train.jsonl"}
+    assert not (tmp_path / "lab").exists()
+    assert main(words(script, tmp_path, "hint", "--limit", "2", data=folder)) == 0
+    assert main(words(script, tmp_path, "hint", data=folder)) == 0
+    assert len(read(tmp_path)) == 5
+
+
+@pytest.mark.parametrize("where", ["before", "in place of"])
+def test_without_its_first_line_the_hidden_file_keeps_its_texts_and_the_error_shows_the_line(
+    script, tmp_path, capsys, where
+):
+    assert main(words(script, tmp_path, "hint")) == 0
+    work, output = tmp_path / "out" / ".train.jsonl.work", (tmp_path / "out" / "train.jsonl").read_bytes()
+    _, *texts = work.read_bytes().splitlines(keepends=True)
+    first = [] if where == "before" else [b'{"mad\0\n']
+    work.write_bytes(b"".join([*first, *texts]))
+    capsys.readouterr()
+    assert main(words(script, tmp_path, "hint")) == 2
+    said = capsys.readouterr().err
+    assert "line 1, does not say what the texts were made with" in said
+    assert f"write {where} that line" in said
+    assert "delete" not in said
+    assert (tmp_path / "out" / "train.jsonl").read_bytes() == output
+    line = said[said.index('{"made"') : said.rindex(" ; or")]
+    work.write_bytes(b"".join([line.encode() + b"\n", *texts]))
+    assert main(words(script, tmp_path, "hint")) == 0
+    assert len(script.asked) == 5
+    assert (tmp_path / "out" / "train.jsonl").read_bytes() == output
+
+
+@pytest.mark.parametrize("left", [b"", b'{"made": {"for'])
+def test_an_output_is_not_written_over_when_nothing_is_left_of_the_hidden_file(script, tmp_path, capsys, left):
+    assert main(words(script, tmp_path, "hint")) == 0
+    (tmp_path / "out" / ".train.jsonl.work").write_bytes(left)
+    assert main(words(script, tmp_path, "hint")) == 2
+    assert "has no whole line" in capsys.readouterr().err
+    assert [row["hint"] for row in read(tmp_path)] == [HINT] * 5
+    assert (tmp_path / "out" / ".train.jsonl.work").read_bytes() == left
+    kept = ("--data", str(tmp_path / "out" / "train.jsonl"), "-o", str(tmp_path / "other" / "train.jsonl"))
+    assert main(words(script, tmp_path, "hint", *kept)) == 0
+    assert len(script.asked) == 5
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"value": 7}, "the outcome 'written' has a value of the type int"),
+        ({"value": ["a"]}, "the type list"),
+        ({"value": None}, "the type NoneType"),
+        ({"outcome": "refused"}, "the outcome 'refused' has a value of the type str"),
+        ({"outcome": "kept", "value": None}, "the outcome 'kept'"),
+        ({"outcome": "mine"}, "'mine' is not a valid Outcome"),
+        ({"row": -1}, "row -1 or tries 1 is no count"),
+        ({"row": True}, "row True or"),
+        ({"tries": "2"}, "got str"),
+        ({"key": None}, "got NoneType"),
+        ({"column": "prompt"}, "'prompt' is no column of this output"),
+        ({"spent": {"calls": 1}, "cost": float("nan"), "passed": 0}, "expected a finite number"),
+        ({"spent": {"calls": 1}, "cost": 10**400, "passed": 0}, "OverflowError"),
+        ({"spent": {"calls": 1}, "cost": 0}, "missing 1 required positional argument: 'passed'"),
+        ({"spent": {"calls": "1"}, "cost": 0, "passed": 0}, "got str"),
+        ({"made": 5}, "got int"),
+        (b"[" * 100_000, "RecursionError"),
+        (b"[]", "expected an object, got list"),
+        (b"\xff", "UnicodeDecodeError"),
+    ],
+)
+def test_a_damaged_line_of_the_hidden_file_is_told_before_the_output_is_touched(
+    script, tmp_path, capsys, changed, complaint
+):
+    assert main(words(script, tmp_path, "hint", "--limit", "2")) == 0
+    work, output = tmp_path / "out" / ".train.jsonl.work", (tmp_path / "out" / "train.jsonl").read_bytes()
+    lines = work.read_bytes().splitlines(keepends=True)
+    at = next(number for number, line in enumerate(lines) if b'"outcome"' in line)
+    damaged = changed if isinstance(changed, bytes) else json.dumps(json.loads(lines[at]) | changed).encode()
+    work.write_bytes(b"".join([*lines[:at], damaged + b"\n", *lines[at + 1 :]]))
+    capsys.readouterr()
+    assert main(words(script, tmp_path, "hint", "--limit", "2")) == 2
+    said = capsys.readouterr().err
+    assert f"{work}, line {at + 1}, cannot be read" in said
+    assert complaint in said
+    assert (tmp_path / "out" / "train.jsonl").read_bytes() == output
+    work.write_bytes(b"".join([*lines[:at], *lines[at + 1 :]]))  # as the error says
+    assert main(words(script, tmp_path, "hint", "--limit", "2")) == 0
+    assert len(script.asked) == 3
+    assert (tmp_path / "out" / "train.jsonl").read_bytes() == output
 
 
 def test_neither_torch_nor_trl_is_loaded_for_a_file(script, tmp_path):

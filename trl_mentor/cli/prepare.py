@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from trl_mentor.budget import Budget
+from trl_mentor.cli.prepare_columns import check_columns
 from trl_mentor.cli.prepare_material import Kind, Material, make_materials
 from trl_mentor.cli.prepare_progress import progress
 from trl_mentor.cli.prepare_reward import NO_REWARD, make_judge
-from trl_mentor.cli.prepare_rows import Item, load_items
+from trl_mentor.cli.prepare_rows import Item, load_items, refuse_output_in_data
 from trl_mentor.cli.prepare_run import Means, Preparation
 from trl_mentor.cli.prepare_settings import (
     choose_columns,
@@ -38,9 +39,12 @@ def main(argv: list[str]) -> int:
     if output.suffix != ".jsonl":
         raise ConfigError(f"the output is {output}; give the name of a file that ends in .jsonl")
     columns = choose_columns(given.get("columns"), settings)
-    items = load_items(data_choice(given), settings)
+    choice = data_choice(given)
+    refuse_output_in_data(choice, output)
+    items = load_items(choice, settings)
     reward = reward_name(given) if Kind.DEMONSTRATION in columns else NO_REWARD
     materials = _materials(columns, settings, items, reward)
+    check_columns(materials, items, settings)
     means = _means(settings)
     made = {"columns": list(columns.values()), "reward": reward, **made_with(settings)}
     store = Store(output, items, materials, made, priced=means.budget.priced)

@@ -93,6 +93,12 @@ class Material:
         question = item.told if self.kind is Kind.DEMONSTRATION else item.group.question
         return self.templates.messages(self.kind, {"question": question, "answer": item.group.answer})
 
+    def fits(self, value: Any) -> bool:
+        """Whether a value has the type of what is written here: a text, or a list of texts for a ladder."""
+        if self.kind is Kind.HINTS:
+            return isinstance(value, list) and all(text is None or isinstance(text, str) for text in value)
+        return isinstance(value, str)
+
     def is_there(self, row: Mapping[str, Any]) -> bool:
         """Whether the row has this already."""
         value = row.get(self.column)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -61,6 +62,17 @@ def load_items(choice: DataChoice, settings: MentorArguments) -> list[Item]:
     answers = answer_columns(settings, columns)
     reader = GroupReader(SuccessRule((1.0,)), answers)
     return [_item(number, row, reader) for number, row in enumerate(rows)]
+
+
+def refuse_output_in_data(choice: DataChoice, output: Path) -> None:
+    """Raises `ConfigError` for an output that the next run would read as the data, half-written as it may be."""
+    ends = (Path(os.path.realpath(output)), Path(os.path.realpath(output.parent), output.name))
+    for name in (choice.dataset_name, (choice.options or {}).get("files")):
+        if name and any(end.is_relative_to(os.path.realpath(os.path.expanduser(name))) for end in ends):
+            raise ConfigError(
+                f"the output {output} is part of {name}, from which rows are read, and would be read as rows itself; "
+                f"write into a folder beside it, such as prepared/{output.name}, and train with dataset_name: prepared"
+            )
 
 
 def _item(number: int, row: Mapping[str, Any], reader: GroupReader) -> Item:

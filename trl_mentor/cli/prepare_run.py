@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from trl_mentor.backends.base import Backend
 from trl_mentor.budget import Allowance, Budget
 from trl_mentor.calls import Caller
+from trl_mentor.cli.prepare_lines import Settled
 from trl_mentor.cli.prepare_material import Material, Outcome
 from trl_mentor.cli.prepare_rows import Item
-from trl_mentor.cli.prepare_store import Settled, Store
+from trl_mentor.cli.prepare_store import Store
 from trl_mentor.errors import AccessDeniedError, BackendError, BudgetSpentError, EndpointPausedError
 from trl_mentor.mentor_pool import Clock, MentorPool, describe, outcome_of
 from trl_mentor.reask import ask_again, worth_asking_again

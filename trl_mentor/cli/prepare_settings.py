@@ -30,8 +30,8 @@ Write with the mentor, once and before a training, what some strategies need as 
   hints          a ladder of hints from weak to strong (scaffold)
   demonstration  a worked solution (luffy, and static_hint with mentor_static_hint: prefix)
 
-    trl-mentor prepare --config recipe.yaml -o data/train.jsonl
-    trl-mentor prepare --task deepmath-103k --columns hint,hints -o data/train.jsonl \\
+    trl-mentor prepare --config recipe.yaml -o prepared/train.jsonl
+    trl-mentor prepare --task deepmath-103k --columns hint,hints -o prepared/train.jsonl \\
         --mentor_model Qwen/Qwen3-32B --mentor_base_url http://localhost:8000/v1
 
 The recipe is that of the training. Run the same command again to go on after a kill: what is settled is not asked for
@@ -160,7 +160,10 @@ def choose_columns(given: str | None, settings: MentorArguments) -> dict[Kind, s
         raise ConfigError("mentor_hint_column names one column, but hint and hints are two; leave it out")
     hint_column = settings.mentor_hint_column
     own = {Kind.HINT: hint_column, Kind.HINTS: hint_column, Kind.DEMONSTRATION: settings.mentor_demonstration_column}
-    return {kind: own[kind] or kind.value for kind in kinds}
+    columns = {kind: own[kind] or kind.value for kind in kinds}
+    if len(set(columns.values())) < len(columns):
+        raise ConfigError(f"{' and '.join(kinds)} would be written into one column; give each a name of its own")
+    return columns
 
 
 def data_choice(given: Mapping[str, Any]) -> DataChoice:

@@ -12,33 +12,19 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from trl_mentor.cli.prepare_bill import PreparationBill
+from trl_mentor.cli.prepare_lines import Booked, Made, Settled, read_line
 from trl_mentor.cli.prepare_material import Material, Outcome
 from trl_mentor.cli.prepare_rows import Item
 from trl_mentor.errors import ConfigError
-from trl_mentor.plain import from_plain
 from trl_mentor.spending import RoleSpending, Spending
 
 FORMAT = 1
 """Version of the hidden file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What became of one text of one row; `value` is None where there is none to train on."""
-
-    row: int
-    key: str
-    """Of the row's `Item`."""
-    column: str
-    outcome: Outcome
-    value: Any = None
-    tries: int = 0
-    reason: str = ""
 
 
 class Store:
@@ -61,7 +47,8 @@ class Store:
         self.bill_path = output.with_suffix(".bill")
         """Not `.json`: `datasets` would take it for rows of a folder that it loads."""
         self.work_path = output.with_name(f".{output.name}.work")
-        self._items, self._columns = items, [material.column for material in materials]
+        self._items, self._materials = items, {material.column: material for material in materials}
+        self._columns = list(self._materials)
         self._made = json.loads(json.dumps({"format": FORMAT, **made}))
         self.bill = PreparationBill(self._columns, priced=priced)
         self._settled: dict[tuple[int, str], tuple[Outcome, int | None]] = {}
@@ -84,10 +71,7 @@ class Store:
         """
         self.output.parent.mkdir(parents=True, exist_ok=True)
         if self.output.exists() and not self.work_path.exists():
-            raise ConfigError(
-                f"{self.output} is there and was not begun by this command ({self.work_path.name} is missing beside "
-                "it); choose another output, or delete it"
-            )
+            raise self._not_ours("is missing")
         with self.work_path.open("a+b") as self._work:
             try:
                 fcntl.lockf(self._work, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -160,41 +144,57 @@ class Store:
         bill.cost += cost
         self.bill.seconds += seconds
 
+    def _not_ours(self, state: str) -> ConfigError:
+        return ConfigError(
+            f"{self.output} is there and was not begun by this command ({self.work_path.name} beside it {state}); "
+            "choose another output, with this one as --data if its texts are to be kept, or move it away"
+        )
+
     def _read_work(self) -> None:
         self._work.seek(0)
         offset = 0
         for number, line in enumerate(iter(self._work.readline, b""), start=1):
             if not line.endswith(b"\n"):
-                os.truncate(self._work.fileno(), offset)  # a process was killed while it wrote this line
-                break
+                break  # a process was killed while it wrote this line
             try:
-                self._read_line(json.loads(line), offset, first=number == 1)
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                if isinstance(error, ConfigError):
-                    raise
+                found = read_line(line, self._materials)
+            except ValueError as error:
+                if number == 1:
+                    raise self._no_settings("in place of that line") from error
                 raise ConfigError(
-                    f"{self.work_path}, line {number}, cannot be read ({type(error).__name__}); delete the line, and "
-                    "what is missing is asked for again"
+                    f"{self.work_path}, line {number}, cannot be read ({error}); delete the line, and what is missing "
+                    "is asked for again"
                 ) from error
+            if number == 1 and not isinstance(found, Made):
+                raise self._no_settings("before that line")
+            self._take_line(found, offset)
             offset += len(line)
+        if not offset and self.output.is_file() and self.output.stat().st_size:
+            raise self._not_ours("has no whole line")
+        os.truncate(self._work.fileno(), offset)
         if not offset:
             self._append({"made": self._made})
 
-    def _read_line(self, record: dict[str, Any], offset: int, *, first: bool) -> None:
-        if first:
-            self._refuse_difference(record["made"])
-        elif "spent" in record:
-            spent = from_plain(RoleSpending, record["spent"])
-            self._enter(record["column"], spent, record["cost"], record["passed"])
+    def _no_settings(self, where: str) -> ConfigError:
+        return ConfigError(
+            f"{self.work_path}, line 1, does not say what the texts were made with, and the texts below it are kept "
+            f"only with that. If it was with the settings of this run, write {where}: "
+            f"{json.dumps({'made': self._made})} ; or choose another output"
+        )
+
+    def _take_line(self, found: Made | Settled | Booked, offset: int) -> None:
+        if isinstance(found, Made):
+            self._refuse_difference(found.made)
+        elif isinstance(found, Booked):
+            self._enter(found.column, found.spent, found.cost, found.passed)
         else:
-            settled = Settled(**{**record, "outcome": Outcome(record["outcome"])})
-            if settled.row < len(self._items) and self._items[settled.row].key != settled.key:
+            if found.row < len(self._items) and self._items[found.row].key != found.key:
                 raise ConfigError(
-                    f"row {settled.row} of the data is not the one that {self.output} was begun with; choose another "
+                    f"row {found.row} of the data is not the one that {self.output} was begun with; choose another "
                     f"output, or delete {self.work_path} to begin anew"
                 )
-            if (settled.row, settled.column) not in self._settled or not self._is_final((settled.row, settled.column)):
-                self._take(settled, offset)
+            if not self._is_final((found.row, found.column)):
+                self._take(found, offset)
 
     def _refuse_difference(self, there: Mapping[str, Any]) -> None:
         for name in sorted(there.keys() | self._made.keys()):
