@@ -32,7 +32,7 @@ def intervene(members: Sequence[Member], concerned: Concerned, means: Means, *, 
     originals = dict(zip(concerned.gathered, gathered, strict=True))
     subjects = [Subject(index, originals[index]) for index in concerned.selected]
     rounds = [_round(1, subjects, partial(first_plan, gathered, concerned, means, step=step), means, size=size)]
-    while (subjects := _again(rounds[-1], means)) and len(rounds) < means.max_rounds:
+    while len(rounds) < means.max_rounds and (subjects := _again(rounds[-1], means)):
         number = len(rounds) + 1
         plan = partial(next_plan, number, subjects, concerned, means, step=step)
         rounds.append(_round(number, subjects, plan, means, size=size))
