@@ -41,7 +41,7 @@ class LuffyStrategy:
         return None
 
     def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
-        scored = [row for row in rerolled if row.score is not None]
+        scored = [row for row in rerolled if row.success is not None]
         if not scored:
             return list(original)
         return [*original[:-1], *with_weighting(scored_under(original, scored), Weighting.SHAPED)]
