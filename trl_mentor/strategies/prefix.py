@@ -7,8 +7,9 @@ from typing import Any
 
 from trl_mentor.assembly import add_hint
 from trl_mentor.errors import ConfigError
-from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Prompt, Row
+from trl_mentor.records import Prompt
 from trl_mentor.strategies.material import Material
+from trl_mentor.strategies.none import NoneStrategy
 
 MIN_CHARS = 10
 """Shortest beginning of a solution that is shown."""
@@ -17,7 +18,7 @@ _THINKING_END = "</think>"
 _TEMPLATE = "{question}\n\n## How a solution begins\n\n{hint}"
 
 
-class PrefixStrategy:
+class PrefixStrategy(NoneStrategy):
     """QuestA (arXiv 2507.13266): x_p = q + a heading + the first p of the characters of the solution.
 
     Every prompt is sampled, scored by the loss and given advantages under x_p; nothing is re-rolled, rewards are shown
@@ -31,7 +32,6 @@ class PrefixStrategy:
     """
 
     name = "prefix"
-    gives_hints = False
     column_setting = "mentor_demonstration_column"
     in_evaluation = False
 
@@ -58,18 +58,6 @@ class PrefixStrategy:
         """p, when this share of the optimizer steps is done."""
         part = int(progress * len(self.shares) + 1e-9)  # 0.29 * 100 is a little less than 29
         return self.shares[min(part, len(self.shares) - 1)]
-
-    def select(self, states: Sequence[GroupState]) -> list[int]:
-        return []
-
-    def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
-        return [Lesson(prompt=None) for _ in groups]
-
-    def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
-        return None
-
-    def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
-        return list(original)
 
 
 def beginning_of(solution: str, share: float) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from trl_mentor.assembly import add_hint
 from trl_mentor.errors import ConfigError
-from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Prompt, Row
+from trl_mentor.records import Prompt
+from trl_mentor.strategies.none import NoneStrategy
 
 INSTRUCTION = (
     "Solve this twice. Write exactly these five parts and nothing outside of them:\n"
@@ -21,7 +22,7 @@ INSTRUCTION = (
 """What follows the question, in words of this package."""
 
 
-class SrpoStrategy:
+class SrpoStrategy(NoneStrategy):
     """GRPO on a reflection format, with a reward for it beside the task's own; no group is re-rolled.
 
     This is the paper's second stage. The first, supervised training on reflections, comes before the run and is not
@@ -29,7 +30,6 @@ class SrpoStrategy:
     """
 
     name = "srpo"
-    gives_hints = False
     in_evaluation = True
 
     def first_prompt(self, prompt: Prompt, example: Mapping[str, Any], *, progress: float) -> Prompt:
@@ -37,15 +37,3 @@ class SrpoStrategy:
             return add_hint(prompt, INSTRUCTION, "{question}\n\n{hint}")
         except ConfigError:  # a conversation without a user turn
             return prompt
-
-    def select(self, states: Sequence[GroupState]) -> list[int]:
-        return []
-
-    def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
-        return [Lesson(prompt=None) for _ in groups]
-
-    def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
-        return None
-
-    def merge(self, original: Sequence[Row], rerolled: Sequence[Row]) -> list[Row]:
-        return list(original)
