@@ -61,6 +61,7 @@ LAYERS = {
     "rounds": 1,
     "trial": 1,
     "uplift": 1,
+    "setting_checks": 1,
     "settings": 1,
     "strategy_settings": 1,
     "backends": 2,

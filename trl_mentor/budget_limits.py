@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trl_mentor.errors import ConfigError
 from trl_mentor.records import Usage
+from trl_mentor.setting_checks import is_number
 
 LIMITS = ("batch_calls", "batch_tokens", "batch_cost", "run_calls", "run_tokens", "run_cost")
 PRICES = ("prompt", "completion", "cached")
@@ -77,6 +77,5 @@ def _check_numbers(name: str, given: Any, known: Sequence[str], *, least: str) -
     if unknown:
         raise ConfigError(f"{name} has the unknown entry {unknown[0]!r}; known are {', '.join(known)}")
     for key, value in given.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-        if not number or value < 0 or (value == 0 and least == _POSITIVE):
+        if not is_number(value) or value < 0 or (value == 0 and least == _POSITIVE):
             raise ConfigError(f"{name}[{key!r}] is {value!r}; expected a number {least}")

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from trl_mentor.errors import ConfigError
 from trl_mentor.records import Assignment
+from trl_mentor.setting_checks import is_number
 from trl_mentor.trial import prompt_key, unit_interval
 
 
@@ -79,7 +80,7 @@ class Dosage:
 
 def check_start(value: object) -> None:
     """Raise `ConfigError` unless this is a whole number of steps or a share of them."""
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else -1
+    number = value if is_number(value) else -1
     if not (0 <= number < 1 or (number >= 1 and number == number // 1)):
         raise ConfigError(
             "mentor_start_step must be a whole number of optimizer steps, or a share of the run's steps of at least 0 "

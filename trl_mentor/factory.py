@@ -17,7 +17,8 @@ from trl_mentor.lesson_queue import LessonQueue
 from trl_mentor.mentor import Mentor
 from trl_mentor.records import CollapsedGroup, Message, Reply, Role
 from trl_mentor.schedules import Ahead, Inline, Schedule
-from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind, json_object
+from trl_mentor.setting_checks import json_object
+from trl_mentor.settings import BackendKind, MentorArguments, ScheduleKind, StrategyKind
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.critique import CritiqueStrategy
 from trl_mentor.strategies.dapo import DapoStrategy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from trl_mentor.packing import check_budget
 from trl_mentor.priority import most_promising_first
 from trl_mentor.records import CollapsedGroup, Event, Guidance
 from trl_mentor.reply_cache import ReplyCache
+from trl_mentor.setting_checks import is_number, is_whole
 from trl_mentor.spending import Ledger, Spending
 from trl_mentor.templating import PromptTemplates
 from trl_mentor.tutorial import Ablation, Plan, Tutorial
@@ -204,12 +204,12 @@ def _ablation(value: Ablation | str | None) -> Ablation | None:
 
 
 def _count(name: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not is_whole(value) or value < 1:
         raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1")
     return value
 
 
 def _seconds(name: str, value: float) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
+    if not is_number(value) or value <= 0:
         raise ConfigError(f"{name} is {value!r}; expected a number of seconds above 0")
     return float(value)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -14,6 +12,16 @@ from trl_mentor.causes import check_routes
 from trl_mentor.dosage import Decay, check_start
 from trl_mentor.errors import ConfigError
 from trl_mentor.rescue import PAPER, Construction, Preset, Rescue, ScoreOn
+from trl_mentor.setting_checks import (
+    check,
+    check_choice,
+    check_flag,
+    check_template,
+    check_text,
+    is_number,
+    is_whole,
+    json_object,
+)
 from trl_mentor.strategy_settings import CritiqueKind, Shaping, StaticHint, StrategyArguments
 
 _COUNTS = (
@@ -342,40 +350,34 @@ class MentorArguments(StrategyArguments):
     def __post_init__(self) -> None:
         for name in _OBJECTS:
             setattr(self, name, json_object(name, getattr(self, name)))
-        self._check_choice("mentor_strategy", StrategyKind)
-        self._check_choice("mentor_schedule", ScheduleKind)
-        self._check_choice("mentor_backend", BackendKind)
-        self._check_choice("mentor_decay", Decay)
+        for name, kinds, advice in (
+            ("mentor_strategy", StrategyKind, "; an object goes to the trainer as strategy="),
+            ("mentor_backend", BackendKind, "; an object goes to the trainer as mentor="),
+            ("mentor_schedule", ScheduleKind, ""),
+            ("mentor_decay", Decay, ""),
+            ("mentor_reward_errors", RewardErrors, ""),
+            ("mentor_preset", Preset, ""),
+        ):
+            check_choice(name, getattr(self, name), kinds, advice)
         if self.mentor_start_step is not None:
             check_start(self.mentor_start_step)
-        self._check_choice("mentor_reward_errors", RewardErrors)
         self.check_strategies()
         self._check_rescue()
         for name in _COUNTS:
-            self._check_positive(name, int)
+            value = getattr(self, name)
+            check(is_whole(value) and value > 0, name, "a positive whole number", value)
         for name in ("mentor_call_timeout", "mentor_deadline", "mentor_pause_seconds"):
-            self._check_positive(name, float)
-        if not _is_number(self.mentor_success_threshold):
-            raise ConfigError(f"mentor_success_threshold must be a number, got {self.mentor_success_threshold!r}")
-        self._check_names("mentor_success_rewards")
-        self._check_names("mentor_format_rewards")
+            value = getattr(self, name)
+            check(is_number(value) and value > 0, name, "a positive number", value)
+        threshold, temperature = self.mentor_success_threshold, self.mentor_temperature
+        check(is_number(threshold), "mentor_success_threshold", "a number", threshold)
+        check(is_number(temperature) and temperature >= 0, "mentor_temperature", "a number of at least 0", temperature)
+        for name in ("mentor_success_rewards", "mentor_format_rewards"):
+            _check_names(name, getattr(self, name))
         check_routes(self.mentor_routes)  # type: ignore[arg-type]  # an object by now
         self._check_budget()
         self._check_trial()
-        if not isinstance(self.mentor_hint_template, str):
-            raise ConfigError(f"mentor_hint_template must be a text, got {self.mentor_hint_template!r}")
-        try:
-            check_hint_template(self.mentor_hint_template)
-        except ConfigError as error:
-            raise ConfigError(f"mentor_hint_template: {error}") from None
-        if not (_is_number(self.mentor_temperature) and self.mentor_temperature >= 0):
-            raise ConfigError(f"mentor_temperature must be a number of at least 0, got {self.mentor_temperature!r}")
-
-    def _check_choice(self, name: str, kinds: type[StrEnum]) -> None:
-        value = getattr(self, name)
-        allowed = [kind.value for kind in kinds]
-        if value not in allowed:
-            raise ConfigError(f"{name} must be one of {allowed}, got {value!r}; an object goes to the trainer itself")
+        check_template("mentor_hint_template", self.mentor_hint_template, check_hint_template)
 
     def construction(self) -> Construction:
         """Which rows of a re-rolled group are trained, under which prompt."""
@@ -397,12 +399,11 @@ class MentorArguments(StrategyArguments):
         return self.mentor_preset == Preset.ROBUST if chosen is None else chosen
 
     def _check_rescue(self) -> None:
-        self._check_choice("mentor_preset", Preset)
         for name, kinds in (("mentor_rescue", Rescue), ("mentor_score_on", ScoreOn)):
             if getattr(self, name) is not None:
-                self._check_choice(name, kinds)
-        if not isinstance(self.mentor_strip_echo, bool | None):
-            raise ConfigError(f"mentor_strip_echo must be true or false, got {self.mentor_strip_echo!r}")
+                check_choice(name, getattr(self, name), kinds)
+        if self.mentor_strip_echo is not None:
+            check_flag("mentor_strip_echo", self.mentor_strip_echo)
         construction = self.construction()
         self._refuse_unread_construction()
         refuse_rounds(self.max_rounds(), self.mentor_strategy)
@@ -431,14 +432,12 @@ class MentorArguments(StrategyArguments):
         if self.mentor_schedule == ScheduleKind.AHEAD:
             refuse_batch_limits(budget, "mentor_budget")
         read_limits(budget, read_prices(prices, "mentor_prices"), name="mentor_budget", prices_name="mentor_prices")
-        if not isinstance(self.mentor_cache_dir, str | None) or self.mentor_cache_dir == "":
-            raise ConfigError(f"mentor_cache_dir must be a directory or `none`, got {self.mentor_cache_dir!r}")
+        check_text("mentor_cache_dir", self.mentor_cache_dir, "a directory or `none`")
 
     def _check_trial(self) -> None:
         for name in ("mentor_control_fraction", "mentor_generic_fraction"):
             value = getattr(self, name)
-            if not (_is_number(value) and 0 <= value < 1):
-                raise ConfigError(f"{name} must be a share of at least 0 and less than 1, got {value!r}")
+            check(is_number(value) and 0 <= value < 1, name, "a share of at least 0 and less than 1", value)
         both = self.mentor_control_fraction + self.mentor_generic_fraction
         if both >= 1:
             raise ConfigError(
@@ -453,10 +452,8 @@ class MentorArguments(StrategyArguments):
             )
         for name in ("mentor_probe_steps", "mentor_table_rows"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ConfigError(f"{name} must be a whole number of at least 0, got {value!r}")
-        if not isinstance(self.mentor_hint_reliance, bool):
-            raise ConfigError(f"mentor_hint_reliance must be true or false, got {self.mentor_hint_reliance!r}")
+            check(is_whole(value) and value >= 0, name, "a whole number of at least 0", value)
+        check_flag("mentor_hint_reliance", self.mentor_hint_reliance)
 
     def _hints_otherwise(self) -> bool:
         """Whether the strategy re-rolls groups under hints and has no method `generic`."""
@@ -464,15 +461,10 @@ class MentorArguments(StrategyArguments):
             return self.mentor_static_hint == StaticHint.HINT
         return self.mentor_strategy in (StrategyKind.SCAFFOLD, StrategyKind.CRITIQUE)
 
-    def _check_names(self, setting: str) -> None:
-        names = getattr(self, setting)
-        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-            raise ConfigError(f"{setting} must be a list of names of reward functions, got {names!r}")
 
-    def _check_positive(self, name: str, kind: type) -> None:
-        value = getattr(self, name)
-        if not (_is_number(value) and value > 0) or (kind is int and not isinstance(value, int)):
-            raise ConfigError(f"{name} must be a positive {'whole ' * (kind is int)}number, got {value!r}")
+def _check_names(name: str, value: Any) -> None:
+    names = value is None or (isinstance(value, list) and all(isinstance(item, str) for item in value))
+    check(names, name, "a list of names of reward functions", value)
 
 
 def refuse_ahead(schedule: str, strategy: str) -> None:
@@ -501,18 +493,3 @@ def refuse_rounds_ahead(schedule: str, rounds: int) -> None:
             f"mentor_schedule='ahead' re-rolls a lesson once, in a later batch, so that mentor_max_rounds={rounds} "
             "cannot be kept to; set it to 1, or use mentor_schedule='inline'"
         )
-
-
-def json_object(name: str, value: Any) -> dict[str, Any] | None:
-    """A JSON object, given as one or, on a command line, as its text."""
-    try:
-        parsed = json.loads(value) if isinstance(value, str) else value
-    except ValueError as error:
-        raise ConfigError(f"{name} must be a JSON object, got {value!r}: {error}") from error
-    if parsed is not None and not isinstance(parsed, dict):
-        raise ConfigError(f"{name} must be a JSON object, got {value!r}")
-    return parsed
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

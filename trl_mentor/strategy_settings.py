@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from trl_mentor.assembly import check_critique_template
-from trl_mentor.errors import ConfigError
+from trl_mentor.setting_checks import (
+    check,
+    check_choice,
+    check_flag,
+    check_template,
+    check_text,
+    is_number,
+    is_whole,
+)
 
 DEFAULT_CRITIQUE_TEMPLATE = "{question}\n\nYour earlier answer:\n{attempt}\n\nCritique:\n{critique}\n\nAnswer again."
 
@@ -135,38 +142,22 @@ class StrategyArguments:
 
     def check_strategies(self) -> None:
         """Raise `ConfigError` for a wrong value."""
-        rounds: Any = self.mentor_max_rounds
-        if rounds is not None and (not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1):
-            raise ConfigError(f"mentor_max_rounds must be a whole number of at least 1, got {rounds!r}")
+        rounds = self.mentor_max_rounds
+        if rounds is not None:
+            check(is_whole(rounds) and rounds >= 1, "mentor_max_rounds", "a whole number of at least 1", rounds)
         for name, kinds in (
             ("mentor_rescue_shaping", Shaping),
             ("mentor_static_hint", StaticHint),
             ("mentor_critique", CritiqueKind),
         ):
-            allowed = [kind.value for kind in kinds]
-            if getattr(self, name) not in allowed:
-                raise ConfigError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
-        if not isinstance(self.mentor_critique_template, str):
-            raise ConfigError(f"mentor_critique_template must be a text, got {self.mentor_critique_template!r}")
-        try:
-            check_critique_template(self.mentor_critique_template)
-        except ConfigError as error:
-            raise ConfigError(f"mentor_critique_template: {error}") from None
+            check_choice(name, getattr(self, name), kinds)
+        check_template("mentor_critique_template", self.mentor_critique_template, check_critique_template)
         for name in ("mentor_hint_column", "mentor_demonstration_column"):
-            value: Any = getattr(self, name)
-            if not isinstance(value, str | None) or value == "":
-                raise ConfigError(f"{name} must be the name of a column, got {value!r}")
+            check_text(name, getattr(self, name), "the name of a column")
         for name in ("mentor_dapo_refill", "mentor_skip_empty_steps"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name} must be true or false, got {getattr(self, name)!r}")
-        if not (_is_number(self.mentor_shaping_gamma) and 0 < self.mentor_shaping_gamma < float("inf")):
-            raise ConfigError(f"mentor_shaping_gamma must be a positive number, got {self.mentor_shaping_gamma!r}")
-        if not (_is_number(self.mentor_affinity) and 0 <= self.mentor_affinity < float("inf")):
-            raise ConfigError(f"mentor_affinity must be a number of at least 0, got {self.mentor_affinity!r}")
-        shares: Any = self.mentor_prefix_shares
-        if not (isinstance(shares, list) and shares and all(_is_number(s) and 0 < s < 1 for s in shares)):
-            raise ConfigError(f"mentor_prefix_shares must be shares between 0 and 1, got {shares!r}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+            check_flag(name, getattr(self, name))
+        gamma, affinity, shares = self.mentor_shaping_gamma, self.mentor_affinity, self.mentor_prefix_shares
+        check(is_number(gamma) and gamma > 0, "mentor_shaping_gamma", "a positive number", gamma)
+        check(is_number(affinity) and affinity >= 0, "mentor_affinity", "a number of at least 0", affinity)
+        are_shares = isinstance(shares, list) and bool(shares) and all(is_number(s) and 0 < s < 1 for s in shares)
+        check(are_shares, "mentor_prefix_shares", "shares between 0 and 1", shares)

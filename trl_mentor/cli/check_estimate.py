@@ -7,7 +7,8 @@ import math
 from trl_mentor.budget_limits import read_prices
 from trl_mentor.cli.check_findings import Finding, Setup, ok, skipped, warn
 from trl_mentor.records import Guidance
-from trl_mentor.settings import ScheduleKind, json_object
+from trl_mentor.setting_checks import json_object
+from trl_mentor.settings import ScheduleKind
 
 ASSUMED_SHARE = 0.3
 """Share of collapsed groups where nothing better is known: a hard data set."""

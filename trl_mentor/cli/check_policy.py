@@ -20,7 +20,7 @@ from trl_mentor.collapse import SuccessRule, group_states
 from trl_mentor.group_reader import GroupReader, Member
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import CollapsedGroup, GroupState, Prompt, Reply, Route, Row
-from trl_mentor.settings import json_object
+from trl_mentor.setting_checks import json_object
 
 AT_ONCE = 16
 _CALL_SECONDS = 300.0

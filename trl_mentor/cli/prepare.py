@@ -27,7 +27,8 @@ from trl_mentor.endpoints import Endpoints
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import NO_CACHE, build_backends, load_leak_rule
 from trl_mentor.reply_cache import ReplyCache
-from trl_mentor.settings import MentorArguments, json_object
+from trl_mentor.setting_checks import json_object
+from trl_mentor.settings import MentorArguments
 
 
 def main(argv: list[str]) -> int:

@@ -20,7 +20,8 @@ from trl_mentor.cli.prepare_rows import DataChoice
 from trl_mentor.cli.recipe_text import check_yaml, read_recipe
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import MENTOR_SETTINGS
-from trl_mentor.settings import MentorArguments, StrategyKind, json_object
+from trl_mentor.setting_checks import json_object
+from trl_mentor.settings import MentorArguments, StrategyKind
 from trl_mentor.strategy_settings import StaticHint
 
 DESCRIPTION = """\
