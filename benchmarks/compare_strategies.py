@@ -1,6 +1,6 @@
 """Strategies for collapsed groups at an equal number of generated tokens, on tiny synthetic worlds.
 
-    python benchmarks/compare_strategies.py                                    all of it: three hours on two cores
+    python benchmarks/compare_strategies.py                                    all of it: four hours on two cores
     python benchmarks/compare_strategies.py --only 'code.mentor*' 'code.none'  a part of it
     python benchmarks/compare_strategies.py --reduced --output outputs/bench   under an hour on two cores: `make bench`
     python benchmarks/compare_strategies.py --quick --output outputs/quick     a test, no comparison

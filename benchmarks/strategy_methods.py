@@ -11,8 +11,8 @@ from strategy_tutors import Tutoring
 from strategy_worlds import WORLDS
 
 MAIN = ("code", "arithmetic")
-"""The two worlds in which learning rates are chosen and every rival runs; the others are regimes of the first."""
-REGIME_RUNS = 4
+"""The two worlds in which learning rates are chosen; the others are regimes of the first."""
+REGIME_RUNS = 5
 """At most so many of each method in a regime."""
 REGIMES = tuple(world for world in WORLDS if world not in MAIN)
 ALL = (*MAIN, *REGIMES)
@@ -101,14 +101,14 @@ METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
         Method("none", {"mentor_strategy": "none"}, ALL),
-        Method("dapo", DAPO),
-        Method("resample", {"mentor_strategy": "resample"}),
-        Method("resample-robust", {"mentor_strategy": "resample", "mentor_preset": "robust"}),
+        Method("dapo", DAPO, ALL),
+        Method("resample", {"mentor_strategy": "resample"}, ALL),
+        Method("resample-robust", {"mentor_strategy": "resample", "mentor_preset": "robust"}, ALL),
         Method("static-hint", HINT, ALL),
         # Scaf-GRPO leaves the first steps alone, so that a policy solves first what it can; these never can.
         Method("scaffold", {"mentor_strategy": "scaffold", "mentor_start_step": 0.0}, ALL),
         Method("luffy", {"mentor_strategy": "luffy", "scale_rewards": "none"}, ALL),
-        Method("critique", CRITIQUE),
+        Method("critique", CRITIQUE, ALL),
         Method("mentor", PAPER, ALL),
         Method("mentor-robust", ROBUST, ALL),
         _variant("dapo-own", {**DAPO, "mentor_dapo_refill": False}, "dapo"),
