@@ -107,6 +107,21 @@ def test_a_checkpoint_of_plain_grpo_can_be_continued_and_saved_again(tmp_path):
     assert len(counted_records(mentored, tmp_path)) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("totals", {"batches": "many"}), ("memory", ["one two"]), ("probes", {"pool": [{}]}), ("hints", ["x"])],
+)
+def test_an_entry_of_a_checkpoint_that_cannot_be_read_is_told_with_its_place(tmp_path, name, value):
+    tiny.trained(tmp_path, max_steps=1, save_strategy="steps", save_steps=1)
+    path = tmp_path / "checkpoint-1" / "trainer_state.json"
+    state = json.loads(path.read_text())
+    state["stateful_callbacks"]["MentorCallback"]["attributes"][name] = value
+    path.write_text(json.dumps(state))
+    resumed = tiny.trainer(tmp_path, max_steps=2, mentor_probe_steps=1)
+    with pytest.raises(ConfigError, match="the checkpoint's MentorCallback entry, under stateful_callbacks in"):
+        resumed.train(resume_from_checkpoint=True)
+
+
 class AtEachSave(TrainerCallback):
     """Keeps what `measure` returns at each save, after the callbacks that were added before."""
 

@@ -439,7 +439,11 @@ def test_an_output_of_something_else_is_left_alone(script, tmp_path, capsys):
     (tmp_path / "out" / "train.jsonl").write_text("mine")
     assert main(words(script, tmp_path, "hint")) == 2
     assert "was not begun by this command" in capsys.readouterr().err
-    (tmp_path / "out" / "train.jsonl").unlink()
+    (tmp_path / "out" / "train.jsonl").rename(tmp_path / "out" / "train.bill")
+    assert main(words(script, tmp_path, "hint")) == 2
+    assert "train.bill is there and is not of this command" in capsys.readouterr().err
+    assert (tmp_path / "out" / "train.bill").read_text() == "mine"
+    (tmp_path / "out" / "train.bill").unlink()
     assert main(words(script, tmp_path, "hint")) == 0
     for more, complaint in (
         (("--mentor_temperature", "0"), "begun with mentor_temperature = 0.7, this run has 0.0"),

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from trl_mentor.counters import Booking, Counters
+from trl_mentor.errors import ConfigError
 from trl_mentor.journal import Journal
 from trl_mentor.mentor import Mentor
 from trl_mentor.plain import from_plain, plain_json
@@ -83,15 +84,22 @@ class Books:
     def begin(self, saved: Mapping[str, Any], *, step: int, run: RunInfo) -> None:
         """Begin training with `step` optimizer steps done, from what `state` returned; a new run without it.
 
-        Names of another version are ignored.
+        Names of another version are ignored. Raises `ConfigError` for a value that cannot be read.
         """
-        totals: Counters = from_plain(Counters, saved.get("totals") or {})
+        try:
+            totals: Counters = from_plain(Counters, saved.get("totals") or {})
+            self.memory.restore(saved.get("memory", []))
+            self.prober.restore(saved.get("probes", {}))
+            self.echoes.restore(saved.get("hints", []))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                "the checkpoint's MentorCallback entry, under stateful_callbacks in trainer_state.json, cannot be "
+                f"read ({type(error).__name__}: {error}); resume with the version of trl-mentor that saved it, or take the "
+                "entry out to go on with new totals"
+            ) from error
         if self.journal is None:
             totals = replace(totals, mentor=Spending(), recovery=Tallies())
         self.totals = self.logged = totals
-        self.memory.restore(saved.get("memory", []))
-        self.prober.restore(saved.get("probes", {}))
-        self.echoes.restore(saved.get("hints", []))
         self.last_failure, self.mentor_resumed = "", False
         self.newest_interventions.clear()
         self._warn_if_trial_changed(saved.get("trial"))

@@ -72,6 +72,11 @@ class Store:
         self.output.parent.mkdir(parents=True, exist_ok=True)
         if self.output.exists() and not self.work_path.exists():
             raise self._not_ours("is missing")
+        if self.bill_path.exists() and not self.work_path.exists():
+            raise ConfigError(
+                f"{self.bill_path} is there and is not of this command, which would put the bill of {self.output} "
+                "in its place; choose another output, or move it away"
+            )
         with self.work_path.open("a+b") as self._work:
             try:
                 fcntl.lockf(self._work, fcntl.LOCK_EX | fcntl.LOCK_NB)
