@@ -94,8 +94,8 @@ class Books:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 "the checkpoint's MentorCallback entry, under stateful_callbacks in trainer_state.json, cannot be "
-                f"read ({type(error).__name__}: {error}); resume with the version of trl-mentor that saved it, or take the "
-                "entry out to go on with new totals"
+                f"read ({type(error).__name__}: {error}); resume with the version of trl-mentor that saved it, or "
+                "take the entry out to go on with new totals"
             ) from error
         if self.journal is None:
             totals = replace(totals, mentor=Spending(), recovery=Tallies())
