@@ -172,6 +172,10 @@ def compare(given: argparse.Namespace) -> int:
         starts = do(pool, [partial(start_figures, *pair, size, output, store) for pair in begun], "students")
         for breach in (breach for start in starts for breach in start["breaches"]):
             print(f"not what the world claims: {breach}", file=sys.stderr)
+        if size is QUICK:
+            print(
+                "a test, no comparison: these students have hardly been pretrained and solve nothing", file=sys.stderr
+            )
         if size is FULL:
             tuning = tuning_specs([name for world, name in pairs if is_trained(world, name)], LEARNING_RATES, size)
             rates = choose_rates(finish(tuning, output, store, pool, "runs that choose rates"))
@@ -194,6 +198,7 @@ def compare(given: argparse.Namespace) -> int:
         return 0
     image = picture(results)
     (output / "figure.png").write_bytes(image)
+    print(f"tables and figure: {output / 'table.md'}, {output / 'figure.png'}", file=sys.stderr)
     if size is FULL and runs >= RUNS and not only:
         write_json(RATES, {"version": VERSION, "rates": rates})
         publish(text, image, folder=HERE)

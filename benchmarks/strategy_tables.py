@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from trl_mentor.comparison.intervals import Band, Difference, band, band_kind, difference
+from trl_mentor.comparison.intervals import Band, BandKind, Difference, band, band_kind, difference
 from trl_mentor.comparison.tracks import interpolate
 
 POINTS = 41
@@ -116,7 +116,7 @@ def _mean_height(curve: Sequence[float]) -> float:
 
 def markdown(found: Sequence[Row]) -> str:
     """A table of some rows."""
-    kinds = sorted({f"{row.runs} runs, {band_kind(row.runs)}" for row in found})
+    kinds = sorted({f"{row.runs} run{'s' * (row.runs > 1)}, {band_kind(row.runs)}" for row in found})
     lines = [
         f"Each: {'; '.join(kinds)}.",
         "",
@@ -136,8 +136,10 @@ def markdown(found: Sequence[Row]) -> str:
 def verdicts(found: Sequence[Row], rivals: Sequence[str]) -> str:
     """Which rivals each preset of MENTOR is ahead of and behind, by intervals that do not overlap.
 
-    First by `final`, then by `height`, which still tells methods apart that all end near 1.
+    First by `final`, then by `height`, which still tells methods apart that all end near 1. Nothing without intervals.
     """
+    if any(band_kind(row.runs) is not BandKind.INTERVAL for row in found):
+        return ""
     lines = []
     for world in dict.fromkeys(row.world for row in found):
         here = {row.method: row for row in found if row.world == world}
@@ -163,7 +165,7 @@ def _height(row: Row) -> Band:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "nobody"
+    return ", ".join(f"`{name}`" for name in names) or "nobody"
 
 
 def _band(found: Band) -> str:

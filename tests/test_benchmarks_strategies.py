@@ -196,7 +196,7 @@ def test_a_quick_comparison_spends_equal_tokens_and_does_no_finished_run_again(t
     assert results["luffy"]["totals"]["given_rows"] > 0
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     table = (tmp_path / "table.md").read_text()
-    assert "Each: 1 runs, no band." in table
+    assert "Each: 1 run, no band." in table
     assert all(f"| arithmetic | {name} | " in table for name in methods)
     assert "Hints before any training" in table
     assert (readme.read_text() if readme.exists() else None) == before
@@ -333,7 +333,7 @@ def test_mentor_is_ahead_of_a_rival_only_where_their_intervals_do_not_overlap():
         + runs_of("mentor", 0.8, 0.81, 0.82)
     )
     said = "".join(
-        f"* code, `mentor`, {measure}: ahead of none; behind dapo; intervals overlap with luffy.\n"
+        f"* code, `mentor`, {measure}: ahead of `none`; behind `dapo`; intervals overlap with `luffy`.\n"
         for measure in ("at the end", "mean over the curve")
     )
     assert verdicts(found, ["none", "luffy", "dapo", "mentor"]) == said

@@ -539,6 +539,13 @@ def test_thinking_that_uses_up_the_tokens_fails_and_the_limit_is_named(world, ca
     assert "raise mentor_max_tokens (192), or turn thinking off" in done.at["replies"]["fix"]
 
 
+def test_rows_without_what_the_strategy_reads_are_a_warning(world, capsys):
+    world.data = [row | {"hint": "Count on." if number else None} for number, row in enumerate(world.data)]
+    done = world.check(capsys, mentor_strategy="static_hint")
+    assert (done.code, done.at["columns"]["level"]) == (0, "warn")
+    assert "'hint' has nothing to use in row(s) [0]" in done.at["columns"]["found"]
+
+
 def test_replies_that_are_cut_off_without_thinking_are_a_warning(world, capsys):
     world.endpoint.finish_reason = "length"
     done = world.check(capsys)

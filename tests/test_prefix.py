@@ -128,8 +128,8 @@ def test_a_beginning_is_so_many_characters_of_what_follows_the_thinking(solution
     [
         ("", False),
         (None, False),
-        ("w20 w21 w22 w23 w2", False),  # 18 characters, half of which are 9
-        ("w20 " * 20 + "</think>", False),
+        ("w20 w21 w22 w23 w2", True),  # 18 characters, half of which are 9
+        ("w20 " * 20 + "</think>", True),
         (17, True),
         ([[SOLUTION]] * 4, True),
     ],
@@ -139,7 +139,8 @@ def test_a_question_without_enough_of_a_solution_is_asked_plainly(tmp_path, capl
         trainer = trained(tmp_path, solution)
     assert asked(trainer) == [shown(i // 4, "") for i in range(16)]
     assert trainer.mentor_totals.opened_rows == 0
-    assert sum("expected a text, or nothing" in record.message for record in caplog.records) == warns
+    expected = "expected a solution of at least 20 characters, or nothing"
+    assert sum(expected in record.message for record in caplog.records) == warns
 
 
 def test_ten_characters_are_enough(tmp_path):

@@ -346,6 +346,26 @@ def test_a_recipe_of_the_training_says_all_but_the_output(script, tmp_path):
     assert main(["prepare", "--config", str(recipe), *output]) == 2
 
 
+@pytest.mark.parametrize(
+    ("rewards", "said", "right"),
+    [
+        ("math_reward", "", False),
+        ("[math_reward, test_prepare.long_enough]", "not checked; name what is to judge them with --reward", True),
+    ],
+)
+def test_a_recipe_names_what_judges_demonstrations_or_it_is_said_that_nothing_does(
+    script, tmp_path, capsys, rewards, said, right
+):
+    script.replies["demonstration", 0] = ["\\boxed{7}", "\\boxed{7}"]
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(f"mentor_strategy: luffy\nreward_funcs: {rewards}")
+    given = [word for word in words(script, tmp_path, "") if word not in ("--columns", "")]
+    assert main([*given, "--config", str(recipe)]) == 0
+    assert (read(tmp_path)[0]["demonstration"] is not None) is right
+    error = capsys.readouterr().err
+    assert (said in error) if said else ("not checked" not in error)
+
+
 def test_a_domain_of_ones_own_without_these_templates_uses_the_general_ones_and_may_have_its_own(script, tmp_path):
     folder = tmp_path / "templates" / "sql"
     shutil.copytree(EXAMPLE / "templates" / "sql", folder)
@@ -395,6 +415,8 @@ def test_a_domain_of_ones_own_without_these_templates_uses_the_general_ones_and_
         (rows(1), ("--columns", "hint,demonstration", "--mentor_hint_column", "demonstration"), "into one column"),
         (rows(1), ("--mentor_answer_column", "solution"), "mentor_answer_column is 'solution'"),
         (rows(1), ("--reward", "test_prepare.raises"), "fails on an empty solution of the first row"),
+        (rows(1), ("--reward", "test_prepare.raises"), "needs prompts that are lists of messages; name another"),
+        (rows(1), ("--data", "no-such.jsonl"), "there is no file no-such.jsonl"),
         (rows(1), ("--reward", "no_such"), "unknown reward 'no_such'"),
         (rows(1), ("--columns", "hnt"), "--columns names 'hnt'"),
         (rows(1), ("--limit", "0"), "--limit is 0"),

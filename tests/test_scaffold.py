@@ -11,6 +11,7 @@ from datasets import Dataset
 from trl_mentor import read_journal
 from trl_mentor.errors import ConfigError
 from trl_mentor.records import CollapsedGroup, RerollOutcome, Row, Weighting
+from trl_mentor.strategies.material import FIRST
 from trl_mentor.strategies.scaffold import MAX_RUNGS, ScaffoldStrategy
 
 LADDER = ["w30", "w30 w31", "w30 w31 w32"]
@@ -155,6 +156,18 @@ def test_a_question_without_a_ladder_is_left_to_grpo_and_the_journal_says_why(tm
     assert trainer.batches[0]["advantages"][4:8].tolist() == [0.0] * 4
     # What is merely empty is no mistake; what is wrong is said once.
     assert sum(reason in record.message for record in caplog.records) == ("expected" in reason)
+
+
+@pytest.mark.parametrize(("filled", "warned"), [(FIRST // 2 - 1, True), (FIRST // 2, False)])
+def test_a_column_that_is_empty_for_most_of_the_first_questions_is_warned_about_once(caplog, filled, warned):
+    groups = [group(LADDER if number < filled else None) for number in range(FIRST)] + [group(None)] * FIRST
+    strategy = ScaffoldStrategy()
+    with caplog.at_level(logging.WARNING, logger="trl_mentor"):
+        lessons = [strategy.prepare([one])[0] for one in groups]
+    assert sum(lesson.prompt is not None for lesson in lessons) == filled
+    said = [record.getMessage() for record in caplog.records]
+    empty = "trl-mentor: the column 'hints' has nothing to use for 9 of the first 16 questions"
+    assert [text.startswith(empty) for text in said] == [True] * warned
 
 
 def group(material, prompt="w1 w1"):

@@ -166,7 +166,7 @@ class Endpoints:
             pause, down = breaker.seconds_left(), self._clock() - endpoint.down_since
             self._changed.notify_all()
         if opened:
-            meanwhile = "the other endpoints stand in" if others else "groups that collapse get no hint meanwhile"
+            meanwhile = "the other endpoints stand in" if others else "what is asked meanwhile gets no reply"
             self._events.add(
                 EventKind.PAUSED,
                 f"the mentor at {endpoint.name} is left alone for {pause:.3g} s and then tried again; {meanwhile}. "

@@ -238,7 +238,8 @@ def _local_backend(settings: MentorArguments, *, is_main: bool, device: str | No
     if settings.mentor_model is None:
         raise ConfigError(
             "no mentor: pass mentor=Mentor(backend) to the trainer, or set mentor_model (and mentor_base_url for your "
-            "own endpoint), or choose mentor_strategy='resample' or 'none', which need none"
+            "own endpoint), or choose a strategy that needs none: docs/strategies.md; critique needs none with "
+            "mentor_critique='simple_gt'"
         )
     if not is_main:
         return _OnMainOnly()

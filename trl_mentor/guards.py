@@ -246,11 +246,14 @@ def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[s
         raise ConfigError(f"mentor_answer_column is {chosen!r}, but the training data set has the columns {names}")
     if TESTS_COLUMN in names:
         return ()
+    if settings.mentor_strategy == StrategyKind.CRITIQUE and not settings.asks_mentor():
+        lost = "a critique says whether an attempt is right and gives no reference answer"
+    else:
+        lost = "the mentor diagnoses without the answer and no rule can tell whether a hint gives it away"
     logger.warning(
-        "trl-mentor: "
-        "the training data set has no %s column, so the mentor diagnoses without the answer and no rule can tell "
-        "whether a hint gives it away. Set mentor_answer_column.",
+        "trl-mentor: the training data set has no %s column, so that %s. Set mentor_answer_column.",
         " or ".join(candidates),
+        lost,
     )
     return ()
 

@@ -16,6 +16,8 @@ from trl_mentor.errors import ConfigError
 from trl_mentor.factory import build_strategy
 from trl_mentor.guards import answer_columns, check_material, refuse_images
 from trl_mentor.mentor_pool import describe, outcome_of
+from trl_mentor.strategies.base import Strategy
+from trl_mentor.strategies.material import Material
 
 
 def read_rows(setup: Setup) -> tuple[Finding, Setup]:
@@ -78,11 +80,14 @@ def _answers(setup: Setup) -> Finding:
             answer_columns(setup.settings, setup.columns)
         except ConfigError as error:
             return fail("columns", str(error), f"set mentor_answer_column to one of {others}")
-        try:
-            if not setup.training.asks_mentor():
-                check_material(build_strategy(setup.settings, None, is_main=False), setup.columns)
-        except ConfigError as error:
-            return fail("columns", str(error), "add the column to the data set, or set the option that is named")
+        if not setup.training.asks_mentor():
+            strategy = build_strategy(setup.settings, None, is_main=False)
+            try:
+                check_material(strategy, setup.columns)
+            except ConfigError as error:
+                return fail("columns", str(error), "add the column to the data set, or set the option that is named")
+            if lacking := _without_material(strategy, setup.rows):
+                return warn("columns", lacking, "fill it, as `trl-mentor prepare` does: such rows are left to GRPO")
     if texts:
         return warn("columns", " ".join(texts), f"set mentor_answer_column to one of {others}")
     name = setup.answer_column
@@ -94,6 +99,15 @@ def _answers(setup: Setup) -> Finding:
         return warn("columns", f"{name!r} is empty in row(s) {empty}", fix)
     kind = "text" if isinstance(setup.rows[0]["prompt"], str) else "conversations"
     return ok("columns", f"prompts are {kind}, answers are in {name!r}, rewards find what they ask for")
+
+
+def _without_material(strategy: Strategy, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Which rows lack what the strategy reads, or nothing."""
+    material: Material[Any] | None = getattr(strategy, "material", None)
+    if material is None:
+        return ""
+    lacking = [number for number, row in enumerate(rows) if not material.holds(row.get(material.column))]
+    return f"{material.column!r} has nothing to use in row(s) {lacking}" if lacking else ""
 
 
 def _wrong_prompts(rows: Sequence[Mapping[str, Any]]) -> str:

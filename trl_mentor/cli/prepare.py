@@ -44,6 +44,9 @@ def main(argv: list[str]) -> int:
     refuse_output_in_data(choice, output)
     items = load_items(choice, settings)
     reward = reward_name(given) if Kind.DEMONSTRATION in columns else NO_REWARD
+    if reward == NO_REWARD and Kind.DEMONSTRATION in columns:
+        unasked = "" if given.get("reward") == NO_REWARD else "; name what is to judge them with --reward"
+        print(f"trl-mentor prepare: whether demonstrations are right is not checked{unasked}", file=sys.stderr)
     materials = _materials(columns, settings, items, reward)
     check_columns(materials, items, settings)
     means = _means(settings)

@@ -32,9 +32,12 @@ def make_judge(name: str, example: Mapping[str, Any]) -> Judge:
     call = _own(name) if name in rewards.__all__ else _foreign(name)
     tried = outcome_of(lambda: _value(call(example, "")))
     if isinstance(tried, Exception):
+        wants = ""
+        if isinstance(example.get("prompt"), str):
+            wants = "a reward that reads completions as messages needs prompts that are lists of messages; "
         raise ConfigError(
-            f"the reward {name} fails on an empty solution of the first row: {describe(tried)}; name another, or "
-            f"--reward {NO_REWARD} to check none"
+            f"the reward {name} fails on an empty solution of the first row: {describe(tried)}; {wants}name another, "
+            f"or --reward {NO_REWARD} to check none"
         )
     one_at_a_time = threading.Lock()
 

@@ -115,6 +115,8 @@ def _load_rows(choice: DataChoice) -> list[Mapping[str, Any]]:
     if choice.options:
         raise ConfigError(f"{', '.join(f'task_{name}' for name in choice.options)} without task; remove it")
     path = Path(str(choice.dataset_name))
+    if path.suffix in (".jsonl", ".json") and not path.exists():
+        raise ConfigError(f"there is no file {path}")  # which `datasets` would ask the Hub for, again and again
     return _read_lines(path) if path.is_file() else _read_dataset(path, choice)
 
 

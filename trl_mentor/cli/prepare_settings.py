@@ -183,7 +183,8 @@ def reward_name(given: Mapping[str, Any]) -> str:
     if "reward" in given:
         return str(given["reward"])
     of_recipe = given.get("reward_funcs") or []
-    if isinstance(of_recipe, list) and len(of_recipe) == 1:
+    of_recipe = of_recipe if isinstance(of_recipe, list) else [of_recipe]
+    if len(of_recipe) == 1:
         return str(of_recipe[0])
     return task_reward(given["task"]) if given.get("task") else NO_REWARD
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Roll, Row, Weighting
 from trl_mentor.rescue import scored_under, with_weighting
-from trl_mentor.strategies.material import Material, left
+from trl_mentor.strategies.material import Material, a_text
 
 
 class LuffyStrategy:
@@ -29,13 +30,13 @@ class LuffyStrategy:
     def __init__(self, column: str = "demonstration") -> None:
         """`column` holds a solution as the policy is to write it, or nothing, for each question."""
         self.columns = (column,)
-        self._material = Material(column, expected="a text")
+        self.material = Material(column, a_text, expected="a text")
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
         return [index for index, state in enumerate(states) if state is not GroupState.UNSCORABLE]
 
     def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
-        return list(map(self._lesson, groups))
+        return [self.material.lesson(group, partial(_given, group)) for group in groups]
 
     def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
         return None
@@ -46,8 +47,6 @@ class LuffyStrategy:
             return list(original)
         return [*original[:-1], *with_weighting(scored_under(original, scored), Weighting.SHAPED)]
 
-    def _lesson(self, group: CollapsedGroup) -> Lesson:
-        demonstration = group.material.get(self.columns[0])
-        if not isinstance(demonstration, str) or not demonstration.strip():
-            return left(self._material.objection(demonstration))
-        return Lesson(group.prompt, rolls=(Roll(group.prompt, given=demonstration),))
+
+def _given(group: CollapsedGroup, demonstration: str) -> Lesson:
+    return Lesson(group.prompt, rolls=(Roll(group.prompt, given=demonstration),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,20 +40,22 @@ class PrefixStrategy(NoneStrategy):
         """`column` holds a solution, or nothing, for each question."""
         self.columns = (column,)
         self.shares = tuple(shares)
-        self._material = Material(column, expected="a text")
+        shortest = math.ceil(MIN_CHARS / max(self.shares))
+        self.material = Material(column, self._readable, expected=f"a solution of at least {shortest} characters")
 
     def first_prompt(self, prompt: Prompt, example: Mapping[str, Any], *, progress: float) -> Prompt:
-        solution = example.get(self.columns[0])
-        if not isinstance(solution, str):
-            self._material.objection(solution)
-            return prompt
-        beginning = beginning_of(solution, self.share(progress))
-        if len(beginning) < MIN_CHARS:
+        solution = self.material.read(example.get(self.columns[0]))
+        if solution is None or len(beginning := beginning_of(solution, self.share(progress))) < MIN_CHARS:
             return prompt
         try:
             return add_hint(prompt, beginning, _TEMPLATE)
         except ConfigError:  # a conversation without a user turn
             return prompt
+
+    def _readable(self, value: object) -> str | None:
+        if not isinstance(value, str) or len(beginning_of(value, max(self.shares))) < MIN_CHARS:
+            return None
+        return value
 
     def share(self, progress: float) -> float:
         """p, when this share of the optimizer steps is done."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_template
 from trl_mentor.collapse import find_collapsed
-from trl_mentor.errors import ConfigError
 from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Roll, Row
 from trl_mentor.rescue import single
-from trl_mentor.strategies.material import Material, left
+from trl_mentor.strategies.material import Material
 
 MAX_RUNGS = 32
 """Longest ladder; the paper's has 12 rungs."""
@@ -42,13 +42,13 @@ class ScaffoldStrategy:
         check_hint_template(hint_template)
         self.columns = (column,)
         self.hint_template = hint_template
-        self._material = Material(column, expected=f"a list of at most {MAX_RUNGS} texts from weak to strong")
+        self.material = Material(column, _rungs, expected=f"a list of at most {MAX_RUNGS} texts from weak to strong")
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
         return find_collapsed(states)
 
     def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
-        return list(map(self._lesson, groups))
+        return [self.material.lesson(group, partial(self._under, group)) for group in groups]
 
     def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
         return None  # a rung that does not fit falls out of the ladder
@@ -57,22 +57,15 @@ class ScaffoldStrategy:
         weakest = next((row for row in rerolled if row.success), None)
         return list(original) if weakest is None else single(original, [weakest])
 
-    def _lesson(self, group: CollapsedGroup) -> Lesson:
-        ladder = group.material.get(self.columns[0])
-        rungs = _rungs(ladder)
-        if not rungs:
-            return left(self._material.objection(ladder))
-        try:
-            rolls = tuple(Roll(add_hint(group.prompt, hint, self.hint_template), hint) for hint in rungs)
-        except ConfigError as error:  # a prompt of the data set that cannot hold a hint costs its group, not the run
-            return left(str(error))
+    def _under(self, group: CollapsedGroup, rungs: Sequence[str]) -> Lesson:
+        rolls = tuple(Roll(add_hint(group.prompt, hint, self.hint_template), hint) for hint in rungs)
         return Lesson(rolls[0].prompt, hint=rolls[0].hint, rolls=rolls)
 
 
-def _rungs(ladder: object) -> list[str]:
-    """The different hints of a ladder that are no blanks; none of what is no ladder."""
+def _rungs(ladder: object) -> list[str] | None:
+    """The different hints of a ladder that are no blanks; None if there is none, or of what is no ladder."""
     if not isinstance(ladder, list | tuple) or len(ladder) > MAX_RUNGS:
-        return []
+        return None
     if not all(hint is None or isinstance(hint, str) for hint in ladder):
-        return []
-    return list(dict.fromkeys(hint for hint in ladder if hint and hint.strip()))
+        return None
+    return list(dict.fromkeys(hint for hint in ladder if hint and hint.strip())) or None

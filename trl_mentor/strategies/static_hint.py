@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_template, shorter_hint
 from trl_mentor.collapse import find_collapsed
-from trl_mentor.errors import ConfigError
 from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Row, Weighting
 from trl_mentor.rescue import scored_under, with_weighting
-from trl_mentor.strategies.material import Material, left
+from trl_mentor.strategies.material import Material, a_text
 
 
 class StaticHintStrategy:
@@ -33,13 +33,13 @@ class StaticHintStrategy:
         self.columns = (column,)
         self.hint_template = hint_template
         self.affinity = affinity
-        self._material = Material(column, expected="a text")
+        self.material = Material(column, a_text, expected="a text")
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
         return find_collapsed(states)
 
     def prepare(self, groups: Sequence[CollapsedGroup]) -> list[Lesson]:
-        return list(map(self._lesson, groups))
+        return [self.material.lesson(group, partial(self._under, group)) for group in groups]
 
     def shorten(self, group: CollapsedGroup, lesson: Lesson) -> Lesson | None:
         hint = None if lesson.hint is None else shorter_hint(lesson.hint)
@@ -49,14 +49,5 @@ class StaticHintStrategy:
         rows = scored_under(original, rerolled)
         return with_weighting(rows, Weighting.AFFINITY) if self.affinity else rows
 
-    def _lesson(self, group: CollapsedGroup) -> Lesson:
-        hint = group.material.get(self.columns[0])
-        if not isinstance(hint, str) or not hint.strip():
-            return left(self._material.objection(hint))
-        return self._under(group, hint)
-
     def _under(self, group: CollapsedGroup, hint: str) -> Lesson:
-        try:
-            return Lesson(add_hint(group.prompt, hint, self.hint_template), hint=hint)
-        except ConfigError as error:  # a prompt of the data set that cannot hold a hint costs its group, not the run
-            return left(str(error))
+        return Lesson(add_hint(group.prompt, hint, self.hint_template), hint=hint)
