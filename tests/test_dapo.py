@@ -11,6 +11,7 @@ from datasets import Dataset
 from letters import VALUES
 
 from trl_mentor import read_journal
+from trl_mentor.counters import outcomes
 from trl_mentor.errors import ConfigError
 from trl_mentor.records import CollapsedGroup, GroupState, RerollOutcome
 from trl_mentor.refill import Refill
@@ -73,6 +74,7 @@ def test_all_wrong_and_all_right_groups_give_their_places_to_fresh_questions_unt
     totals = trainer.mentor_totals
     assert (totals.collapsed, totals.all_correct, totals.groups) == (1, 1, 4)
     assert (totals.refilled, totals.other_groups, totals.skipped, totals.another_round) == (2, 1, 1, 0)
+    assert outcomes(totals)["places of groups that other questions were sampled in"] == 2
     assert (totals.rescued, totals.still_collapsed, totals.hint_saturated) == (0, 0, 0)
     assert totals.reroll_completions == 4 * len(drawn)
     assert totals.policy_tokens == trainer.generated

@@ -227,6 +227,7 @@ def count_reliances(rows: Iterable[Row]) -> Counters:
 
 def outcomes(totals: Counters) -> dict[str, int]:
     """What became of the groups of a run, in the order in which a reader wants to know."""
+    refilled = {"places of groups that other questions were sampled in": totals.refilled} if totals.refilled else {}
     return {
         "groups of completions": totals.groups,
         "collapsed: every completion failed": totals.collapsed,
@@ -234,4 +235,5 @@ def outcomes(totals: Counters) -> dict[str, int]:
         "re-rolled, and all succeed": totals.hint_saturated,
         "re-rolled, and none succeeds": totals.still_collapsed,
         "not re-rolled": totals.skipped,
+        **refilled,
     }
