@@ -405,6 +405,23 @@ def test_a_broken_set_up_fails_and_names_the_fault_and_the_fix(world, capsys, ch
     assert fix in done.at[name]["fix"]
 
 
+def test_all_wrong_settings_are_told_at_once(world, capsys):
+    wrong = {
+        "mentor_max_retry": 0,
+        "mentor_preset": "rubust",
+        "mentor_temperature": -1,
+        "mentor_budget": {"run_cost": 5},
+        "mentor_control_fraction": 0.6,
+        "mentor_generic_fraction": 0.6,
+    }
+    done = world.check(capsys, **wrong)
+    assert done.code == 1
+    said = done.at["settings"]["found"].split("; ")
+    assert [part.split()[0] for part in said if part.startswith("mentor_")] == [
+        "mentor_preset", "mentor_max_retry", "mentor_temperature", "mentor_budget", "mentor_control_fraction",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("reward", "found", "fix"),
     [

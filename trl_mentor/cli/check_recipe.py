@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -90,7 +91,7 @@ def _config_class(processes: int) -> type[Any]:
             self.found_zero3 = _zero_stage(vars(self)["deepspeed"]) == 3
             self.use_cpu, self.bf16, self.fp16, self.tf32 = True, False, False, None
             self.deepspeed: Any = None
-            self.settings_problems = _problems(lambda: MentorArguments.__post_init__(self))
+            self.settings_problems = _wrong_settings(self)
             # Before TRL divides by them.
             self.batch_problems = _not_positive(self) or _problems(lambda: GRPOConfig.__post_init__(self))
             self.deadline_problems: list[str] = []
@@ -98,6 +99,21 @@ def _config_class(processes: int) -> type[Any]:
                 self.deadline_problems = _problems(lambda: check_deadline(self.mentor_deadline, self.ddp_timeout))
 
     return RecipeConfig
+
+
+def _wrong_settings(training: MentorArguments) -> list[str]:
+    """What is wrong with the mentor's settings: of each further one, as found with those before at their defaults."""
+    defaults = MentorArguments()
+    settings: dict[str, Any] = {item.name: getattr(training, item.name) for item in fields(MentorArguments)}
+    found = _problems(lambda: MentorArguments.__post_init__(training))
+    while problem := _problems(lambda: MentorArguments(**settings)):
+        found = list(dict.fromkeys([*found, *problem]))
+        told = [name for name in re.findall(r"\bmentor_\w+", problem[0]) if name in settings]
+        wrong = [name for name in told if settings[name] != getattr(defaults, name)]
+        if not wrong:
+            break
+        settings[wrong[0]] = getattr(defaults, wrong[0])
+    return found
 
 
 def _not_positive(training: Any) -> list[str]:
