@@ -50,7 +50,7 @@ from strategy_files import read_json, write_json
 from strategy_hints import hinting, measure_hints
 from strategy_methods import MAIN, METHODS, REGIME_RUNS, Part
 from strategy_pages import picture, publish, tables
-from strategy_rates import choose_rates, rate_for, tuning_specs
+from strategy_rates import Rates, choose_rates, rate_for, tuning_specs
 from strategy_run import PROBLEM_SEED, run_once
 from strategy_specs import FULL, QUICK, REDUCED, VERSION, Size, Spec, read_result
 from strategy_students import make_student, measure_start, student_folder
@@ -151,10 +151,10 @@ def finish(
     return [result for spec in wanted if (result := read_result(output, spec)) is not None]
 
 
-def given_rates() -> dict[str, float]:
+def given_rates() -> Rates:
     """The rates that the last full comparison chose; none if there is none."""
     found = read_json(RATES, {"version": VERSION})
-    return {} if found is None else {str(name): float(rate) for name, rate in found["rates"].items()}
+    return {} if found is None else found["rates"]
 
 
 def compare(given: argparse.Namespace) -> int:
@@ -182,7 +182,7 @@ def compare(given: argparse.Namespace) -> int:
         else:
             rates = given_rates()
         wanted = [
-            Spec(world, method, run, run, rate_for(method, rates), size)
+            Spec(world, method, run, run, rate_for(world, method, rates), size)
             for world in worlds
             for run in range(runs_in(world, runs))
             for method in (name for place, name in pairs if place == world and is_trained(world, name))

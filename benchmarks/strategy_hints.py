@@ -32,9 +32,7 @@ def hinting(world: str) -> list[str]:
         name
         for name, method in METHODS.items()
         if world in (*method.worlds, *method.hinted)
-        and (
-            name == "mentor" or method.part is Part.LOOP or (method.part is Part.TUTORS and method.rate_of == "mentor")
-        )
+        and (name == "mentor" or (method.part in (Part.TUTORS, Part.LOOP) and method.rate_of == "mentor"))
     ]
 
 

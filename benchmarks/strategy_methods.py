@@ -69,17 +69,20 @@ CRITIQUE = {
     "mentor_critique_template": "Hint: {critique}\n\nOriginal Question: {question}",
 }
 POOR = [tutoring for tutoring in Tutoring if tutoring is not Tutoring.RIGHT]
-LOOPS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
-    "noisy": (MAIN, {}),  # Max Retry 2, Max Refine 2
-    "noisy-no-attribution": (CODE, {"ablation": "no_attribution"}),
-    "noisy-no-generation": (CODE, {"ablation": "no_generation"}),
-    "noisy-no-judge": (CODE, {"ablation": "no_judge"}),
-    "noisy-retry1": ((), {"max_retry": 1}),
-    "noisy-retry3": ((), {"max_retry": 3}),
-    "noisy-refine1": ((), {"max_refine": 1}),
-    "noisy-refine3": ((), {"max_refine": 3}),
+LOOPS: Mapping[str, Mapping[str, Any]] = {
+    "noisy": {},  # Max Retry 2, Max Refine 2
+    "noisy-no-attribution": {"ablation": "no_attribution"},
+    "noisy-no-generation": {"ablation": "no_generation"},
+    "noisy-no-judge": {"ablation": "no_judge"},
 }
-"""The worlds in which each is trained; in all other main worlds only its hints are measured."""
+"""Trained, under the preset `paper` in `code` and under `robust` in `arithmetic`, where `paper` hardly learns."""
+SWEEPS: Mapping[str, Mapping[str, Any]] = {
+    "noisy-retry1": {"max_retry": 1},
+    "noisy-retry3": {"max_retry": 3},
+    "noisy-refine1": {"max_refine": 1},
+    "noisy-refine3": {"max_refine": 3},
+}
+"""Not trained; only their hints are measured."""
 
 
 def _variant(name: str, settings: Mapping[str, Any], of: str) -> Method:
@@ -92,9 +95,9 @@ def _tutored(name: str, settings: Mapping[str, Any], tutoring: Tutoring) -> Meth
     return Method(f"{name}-{tutoring}", settings, worlds, hinted, part=Part.TUTORS, rate_of=name, tutoring=tutoring)
 
 
-def _loop(name: str, worlds: tuple[str, ...], mentor: Mapping[str, Any]) -> Method:
-    hinted = tuple(world for world in MAIN if world not in worlds)
-    return Method(f"mentor-{name}", PAPER, worlds, hinted, part=Part.LOOP, rate_of="mentor", noisy=True, mentor=mentor)
+def _loop(of: str, name: str, mentor: Mapping[str, Any], worlds: tuple[str, ...]) -> Method:
+    settings, hinted = (PAPER, MAIN) if of == "mentor" else (ROBUST, ())  # the same hints, measured once
+    return Method(f"{of}-{name}", settings, worlds, hinted, part=Part.LOOP, rate_of=of, noisy=True, mentor=mentor)
 
 
 METHODS: Mapping[str, Method] = {
@@ -123,6 +126,8 @@ METHODS: Mapping[str, Method] = {
             for tutoring in POOR
             if (name, tutoring) != ("mentor-robust", Tutoring.LEAKING)  # whose hints are those of `mentor-leaking`
         ),
-        *(_loop(name, worlds, settings) for name, (worlds, settings) in LOOPS.items()),
+        *(_loop("mentor", name, mentor, CODE) for name, mentor in LOOPS.items()),
+        *(_loop("mentor", name, mentor, ()) for name, mentor in SWEEPS.items()),
+        *(_loop("mentor-robust", name, mentor, MAIN[1:]) for name, mentor in LOOPS.items()),
     )
 }

@@ -9,6 +9,7 @@ from typing import Any
 from strategy_figure import figure
 from strategy_hints import hint_table
 from strategy_methods import MAIN, METHODS, Part
+from strategy_rates import Rates
 from strategy_tables import Result, Row, grid, markdown, rows, verdicts
 
 MARKS = ("<!-- strategies: begin -->", "<!-- strategies: end -->")
@@ -19,7 +20,7 @@ def tables(
     results: Sequence[Result],
     starts: Sequence[Mapping[str, Any]],
     hints: Sequence[dict[str, Any]],
-    rates: Mapping[str, float],
+    rates: Rates,
 ) -> str:
     """All tables, those of parts that did not run left out."""
     found = rows(results)
@@ -30,7 +31,8 @@ def tables(
 
     main = of(Part.RIVALS, Part.VARIANTS, main=True)
     loop = of(Part.LOOP, main=True)
-    unerring = [row for row in main if loop and row.method == "mentor"]
+    erring = {(row.world, METHODS[row.method].rate_of) for row in loop}
+    unerring = [row for row in main if (row.world, row.method) in erring]
     sections = (
         ("Rivals and constructions, the two main worlds", main, verdicts(main, rivals)),
         ("Rivals in other regimes", of(Part.RIVALS, main=False), verdicts(of(Part.RIVALS, main=False), rivals)),
@@ -41,8 +43,9 @@ def tables(
     if hints:
         pages.append(f"### Hints before any training\n\n{hint_table(hints)}")
     pages.append(f"### Students before training\n\n{start_table(starts)}")
-    if rates:
-        pages.append("Learning rates: " + ", ".join(f"{name} {rate:g}" for name, rate in rates.items()) + ".\n")
+    for world, chosen in rates.items():
+        of_methods = ", ".join(f"{name} {rate:g}" for name, rate in chosen.items())
+        pages.append(f"Learning rates in {world}: {of_methods}.\n")
     return "\n".join(pages)
 
 

@@ -1,4 +1,4 @@
-"""The learning rate of each method, chosen on seeds that the comparison itself does not use."""
+"""The learning rate of each method in each main world, chosen on seeds that the comparison itself does not use."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from strategy_tables import Result, grid, height
 TUNING_SEEDS = (1000, 1001)
 DEFAULT_RATE = 5e-4
 """Where none was chosen."""
+
+Rates = Mapping[str, Mapping[str, float]]
+"""Learning rates by main world and method."""
 
 
 def tuned(method: str) -> str:
@@ -37,21 +40,25 @@ def tuning_specs(methods: Iterable[str], rates: Sequence[float], size: Size) -> 
     ]
 
 
-def choose_rates(results: Sequence[Result]) -> dict[str, float]:
-    """The rate of each method under which its curves are highest on average, the main worlds together.
+def choose_rates(results: Sequence[Result]) -> Rates:
+    """By main world, the rate of each method under which its curves are highest on average.
 
-    One rate for all worlds: nobody who trains a model knows beforehand which of these worlds it is like. The mean
-    height counts and not the end, so that a rate is no better for reaching the same end later. On a tie, the lower.
+    The mean height counts and not the end, so that a rate is no better for reaching the same end later. On a tie, the
+    lower.
     """
     if not results:
         return {}
     points = grid(results)
-    heights: dict[str, dict[float, list[float]]] = {}
+    heights: dict[tuple[str, str], dict[float, list[float]]] = {}
     for result in results:
-        spec = result["spec"]
-        heights.setdefault(spec["method"], {}).setdefault(spec["learning_rate"], []).append(height(result, points))
-    return {method: max(sorted(by_rate), key=lambda rate: fmean(by_rate[rate])) for method, by_rate in heights.items()}
+        spec, by_rate = result["spec"], heights.setdefault((result["spec"]["world"], result["spec"]["method"]), {})
+        by_rate.setdefault(spec["learning_rate"], []).append(height(result, points))
+    rates: dict[str, dict[str, float]] = {}
+    for (world, method), by_rate in heights.items():
+        rates.setdefault(world, {})[method] = max(sorted(by_rate), key=lambda rate: fmean(by_rate[rate]))
+    return rates
 
 
-def rate_for(method: str, chosen: Mapping[str, float]) -> float:
-    return chosen.get(tuned(method), DEFAULT_RATE)
+def rate_for(world: str, method: str, chosen: Rates) -> float:
+    """The rate of a method, which in a regime is that of the world that it is a regime of."""
+    return chosen.get(world if world in MAIN else MAIN[0], {}).get(tuned(method), DEFAULT_RATE)

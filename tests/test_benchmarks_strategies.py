@@ -178,7 +178,7 @@ def quick(folder, *patterns):
 
 def test_a_quick_comparison_spends_equal_tokens_and_does_no_finished_run_again(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(compare_strategies, "given_rates", dict)
-    methods = ("none", "dapo", "resample", "luffy", "critique", "mentor-noisy", "mentor")
+    methods = ("none", "dapo", "resample", "luffy", "critique", "mentor-robust-noisy", "mentor")
     readme = BENCHMARKS / "README.md"
     before = readme.read_text() if readme.exists() else None
     assert quick(tmp_path, *(f"arithmetic.{method}" for method in methods)) == 0
@@ -256,8 +256,13 @@ def test_rates_are_chosen_in_the_main_worlds_and_variants_take_that_of_their_met
     assert len({spec.name for spec in tuning}) == len(tuning) == 2 * len(MAIN) * 2 * len(TUNING_SEEDS)
     assert {spec.size.tokens for spec in tuning_specs(["none"], [1e-3], FULL)} == {FULL.tokens // 2}
     assert {spec.seed for spec in tuning}.isdisjoint(range(compare_strategies.RUNS))
-    assert rate_for("mentor-leaking", {"mentor": 2.5e-4}) == 2.5e-4
-    assert rate_for("luffy", {"mentor": 2.5e-4}) == DEFAULT_RATE
+    chosen = {"code": {"mentor": 2.5e-4}, "arithmetic": {"mentor": 1e-3}}
+    assert [rate_for(world, "mentor-leaking", chosen) for world in ("code", "arithmetic", "deep")] == [
+        2.5e-4,
+        1e-3,
+        2.5e-4,
+    ]
+    assert rate_for("code", "luffy", chosen) == DEFAULT_RATE
 
 
 def test_the_main_worlds_have_all_runs_and_their_students_and_regimes_fewer():
@@ -341,8 +346,8 @@ def test_mentor_is_ahead_of_a_rival_only_where_their_intervals_do_not_overlap():
 
 
 def test_a_comparison_without_mentor_still_has_tables():
-    text = tables(runs_of("none", 0.2) + runs_of("mentor-noisy", 0.3), [], [], {"none": 1e-3})
-    assert "Learning rates: none 0.001." in text
+    text = tables(runs_of("none", 0.2) + runs_of("mentor-noisy", 0.3), [], [], {"code": {"none": 1e-3}})
+    assert "Learning rates in code: none 0.001." in text
     assert text.index("| code | none | ") < text.index("### The loop") < text.index("| code | mentor-noisy | ")
 
 
@@ -355,7 +360,8 @@ def test_each_method_gets_the_rate_that_was_best_for_it_and_on_a_tie_the_lower()
     runs = [result("none", seed=seed, end=0.2, rate=rate) for seed in (0, 1) for rate in (1e-3, 5e-4)]
     ends = {(0, 1e-3): 0.9, (1, 1e-3): 0.9, (0, 5e-4): 1.0, (1, 5e-4): 0.1}
     runs += [result("mentor", seed=seed, end=end, rate=rate) for (seed, rate), end in ends.items()]
-    assert choose_rates(runs) == {"none": 5e-4, "mentor": 1e-3}
+    runs += [result("none", seed=0, end=end, rate=rate, world="deep") for rate, end in ((1e-3, 0.3), (5e-4, 0.2))]
+    assert choose_rates(runs) == {"code": {"none": 5e-4, "mentor": 1e-3}, "deep": {"none": 1e-3}}
 
 
 def test_published_tables_replace_those_between_the_marks_alone(tmp_path):
