@@ -240,7 +240,7 @@ def test_an_endpoint_that_is_left_alone_is_warned_about_when_that_begins_and_aga
         mentor = Mentor(ScriptedBackend(refuse), pause_after=1, pause_seconds=0.001)
         tiny.trained(tmp_path, mentor=mentor, max_steps=3, reward=tiny.HardRowsFail((0.0,), rerolls=False))
     said = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert sum("s and then tried again; groups that collapse get no hint" in line for line in said) == 1
+    assert sum("s and then tried again; what is asked meanwhile gets no reply" in line for line in said) == 1
     assert any("still does not work" in line for line in said)
     assert [event.kind for event in read_journal(tmp_path).events] == ["paused"]
 
