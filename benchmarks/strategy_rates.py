@@ -51,7 +51,8 @@ def choose_rates(results: Sequence[Result]) -> Rates:
     points = grid(results)
     heights: dict[tuple[str, str], dict[float, list[float]]] = {}
     for result in results:
-        spec, by_rate = result["spec"], heights.setdefault((result["spec"]["world"], result["spec"]["method"]), {})
+        spec = result["spec"]
+        by_rate = heights.setdefault((spec["world"], spec["method"]), {})
         by_rate.setdefault(spec["learning_rate"], []).append(height(result, points))
     rates: dict[str, dict[str, float]] = {}
     for (world, method), by_rate in heights.items():

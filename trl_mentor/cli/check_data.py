@@ -80,16 +80,18 @@ def _answers(setup: Setup) -> Finding:
             answer_columns(setup.settings, setup.columns)
         except ConfigError as error:
             return fail("columns", str(error), f"set mentor_answer_column to one of {others}")
-        if not setup.training.asks_mentor():
-            strategy = build_strategy(setup.settings, None, is_main=False)
-            try:
+        lacking = ""
+        try:
+            if not setup.training.asks_mentor():
+                strategy = build_strategy(setup.settings, None, is_main=False)
                 check_material(strategy, setup.columns)
-            except ConfigError as error:
-                return fail("columns", str(error), "add the column to the data set, or set the option that is named")
-            if lacking := _without_material(strategy, setup.rows):
-                return warn("columns", lacking, "fill it, as `trl-mentor prepare` does: such rows are left to GRPO")
+                lacking = _without_material(strategy, setup.rows)
+        except ConfigError as error:
+            return fail("columns", str(error), "add the column to the data set, or set the option that is named")
     if texts:
         return warn("columns", " ".join(texts), f"set mentor_answer_column to one of {others}")
+    if lacking:
+        return warn("columns", lacking, "fill it, as `trl-mentor prepare` does: such rows are left to GRPO")
     name = setup.answer_column
     if name is None:
         return ok("columns", "no answers: right is what passes the tests; rewards find what they ask for")

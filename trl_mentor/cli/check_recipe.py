@@ -103,16 +103,17 @@ def _config_class(processes: int) -> type[Any]:
 
 def _wrong_settings(training: MentorArguments) -> list[str]:
     """What is wrong with the mentor's settings: of each further one, as found with those before at their defaults."""
-    defaults = MentorArguments()
-    settings: dict[str, Any] = {item.name: getattr(training, item.name) for item in fields(MentorArguments)}
-    found = _problems(lambda: MentorArguments.__post_init__(training))
-    while problem := _problems(lambda: MentorArguments(**settings)):
-        found = list(dict.fromkeys([*found, *problem]))
+    problem = found = _problems(lambda: MentorArguments.__post_init__(training))
+    defaults = vars(MentorArguments())
+    settings = {name: getattr(training, name) for name in defaults}
+    while problem:
         told = [name for name in re.findall(r"\bmentor_\w+", problem[0]) if name in settings]
-        wrong = [name for name in told if settings[name] != getattr(defaults, name)]
+        wrong = [name for name in told if settings[name] != defaults[name]]
         if not wrong:
             break
-        settings[wrong[0]] = getattr(defaults, wrong[0])
+        settings[wrong[0]] = defaults[wrong[0]]
+        problem = _problems(lambda: MentorArguments(**settings))
+        found = list(dict.fromkeys([*found, *problem]))
     return found
 
 
