@@ -21,7 +21,7 @@ def figure(found: Sequence[Row], points: Sequence[float]) -> bytes:
     columns = min(len(worlds), 3)
     lines = -(-len(worlds) // columns)
     picture = Figure(figsize=(1.5 + 3.5 * columns, 1 + 3 * lines), layout="constrained")
-    panels = picture.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flat
+    panels = list(picture.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flat)
     for panel, world in zip(panels, worlds, strict=False):
         for row in found:
             if row.world == world:
@@ -32,13 +32,11 @@ def figure(found: Sequence[Row], points: Sequence[float]) -> bytes:
         panel.set(xlabel="tokens of the policy", ylabel="accuracy, no hints")  # those of a figure touch its legend
         panel.grid(color="#DDDDDD", linewidth=0.6)
         panel.spines[["top", "right"]].set_visible(False)
-    for panel in list(panels):
+    for panel in panels[len(worlds) :]:
         panel.set_visible(False)
     named = {line.get_label(): line for panel in picture.axes for line in panel.get_lines()}
-    columns = min(2 * columns, 5)
-    picture.legend(
-        [named[name] for name in methods], methods, loc="outside lower center", ncols=columns, frameon=False
-    )
+    lines_of_methods = [named[name] for name in methods]
+    picture.legend(lines_of_methods, methods, loc="outside lower center", ncols=min(2 * columns, 5), frameon=False)
     data = io.BytesIO()
     picture.savefig(data, format="png", dpi=150)
     return data.getvalue()
