@@ -563,6 +563,51 @@ def test_rows_without_what_the_strategy_reads_are_a_warning(world, capsys):
     assert "'hint' has nothing to use in row(s) [0]" in done.at["columns"]["found"]
 
 
+def test_answers_that_no_one_reads_are_not_asked_for_and_hide_no_other_warning(world, capsys):
+    world.data = [{"prompt": row["prompt"], "tag": "sum", "hint": None} for row in rows()]
+    reward = {"reward_funcs": ["think_format_reward"], "mentor_success_rewards": None, "mentor_answer_column": None}
+    done = world.check(capsys, mentor_strategy="static_hint", **reward).at["columns"]
+    assert done["level"] == "warn"
+    assert "'hint' has nothing to use in row(s) [0, 1, 2, 3, 4, 5]" in done["found"]
+    assert "answer" not in done["found"] + done["fix"]
+    done = world.check(capsys, **reward).at["columns"]
+    assert "the mentor works without the answer" in done["found"]
+
+
+def test_an_answer_is_read_from_the_column_in_which_the_training_finds_it(world, capsys):
+    world.data = [
+        {"prompt": row["prompt"], "answer": None if i % 2 else row["answer"], "solution": row["answer"]}
+        for i, row in enumerate(rows())
+    ]
+    done = world.check(capsys, mentor_answer_column=None)
+    assert done.at["columns"]["level"] == "ok"
+    assert "answers are in 'answer' or 'solution'" in done.at["columns"]["found"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "level"),
+    [
+        ({}, "fail"),
+        ({"mentor_ablation": "no_judge"}, "ok"),
+        ({"mentor_strategy": "resample"}, "skipped"),
+    ],
+)
+def test_a_budget_is_measured_by_the_calls_that_one_hint_takes(world, capsys, changes, level):
+    assert world.check(capsys, mentor_budget={"batch_calls": 2}, **changes).at["budget"]["level"] == level
+
+
+def test_a_strategy_without_hints_is_not_measured_by_prompts_with_a_hint(world, capsys):
+    policy = world.folder / "policy"
+    tiny.tokenizer().save_pretrained(policy)
+    tiny.model().config.save_pretrained(policy)
+    given = {"model_name_or_path": str(policy), "max_completion_length": 80, "mentor_leak_rule": "a.b"}
+    done = world.check(capsys, mentor_strategy="none", **given)
+    assert (done.at["context"]["level"], "with a long hint" in done.at["context"]["found"]) == ("ok", False)
+    assert done.at["leak rule"]["found"] == "no mentor writes hints"
+    done = world.check(capsys, **given | {"mentor_leak_rule": None})
+    assert (done.at["context"]["level"], "with a long hint" in done.at["context"]["found"]) == ("warn", True)
+
+
 def test_replies_that_are_cut_off_without_thinking_are_a_warning(world, capsys):
     world.endpoint.finish_reason = "length"
     done = world.check(capsys)

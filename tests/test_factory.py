@@ -41,7 +41,6 @@ def test_the_mentor_has_the_loop_and_limits_of_the_settings():
     ("values", "error"),
     [
         ({"mentor_domain": "poetry"}, TemplateError),
-        ({"mentor_ablation": "no_idea"}, ConfigError),
         ({"mentor_attempt_budget": 10}, ConfigError),
         ({"mentor_api_key_env": "NO_SUCH_VARIABLE_HERE"}, ConfigError),
     ],

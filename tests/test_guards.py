@@ -17,6 +17,7 @@ from trl_mentor.guards import (
     warn_of_unread,
 )
 from trl_mentor.settings import MentorArguments
+from trl_mentor.strategy_settings import READERS
 
 
 @pytest.mark.parametrize("backend", ["transformers", "vllm"])
@@ -89,14 +90,72 @@ def test_the_context_is_known_from_the_positions_unless_they_are_stretched():
     assert context_length(SimpleNamespace(max_position_embeddings=64, rope_parameters={"rope_type": "default"})) == 64
 
 
-@pytest.mark.parametrize(
-    ("strategy", "unread"),
-    [("dapo", True), ("luffy", True), ("srpo", True), ("mentor", False), ("scaffold", False), ("none", False)],
-)
-def test_a_setting_that_the_strategy_does_not_read_is_said(strategy, unread, caplog):
-    warn_of_unread(MentorArguments(mentor_strategy=strategy, mentor_control_fraction=0.3))
-    said = "mentor_control_fraction: not read by mentor_strategy='" + strategy
-    assert [said in record.message for record in caplog.records] == [True] * unread
+CHOSEN = {
+    "mentor_hint_column": "advice",
+    "mentor_demonstration_column": "worked",
+    "mentor_prefix_shares": [0.9],
+    "mentor_affinity": 0.0,
+    "mentor_dapo_refill": False,
+    "mentor_critique": "simple",
+    "mentor_critique_template": "{question}\n{critique}",
+    "mentor_shaping_gamma": 0.5,
+    "mentor_routes": {"cut_off": "mentor"},
+    "mentor_hint_template": "{hint}\n{question}",
+    "mentor_control_fraction": 0.3,
+    "mentor_hint_reliance": True,
+    "mentor_strip_echo": True,
+    "mentor_start_step": 3,
+    "mentor_decay": "linear",
+}
+READ = {
+    "mentor": {
+        "mentor_shaping_gamma", "mentor_routes", "mentor_hint_template", "mentor_control_fraction",
+        "mentor_hint_reliance", "mentor_strip_echo", "mentor_start_step", "mentor_decay",
+    },
+    "dapo": {"mentor_dapo_refill", "mentor_start_step", "mentor_decay"},
+    "static_hint": {
+        "mentor_hint_column", "mentor_affinity", "mentor_hint_template", "mentor_control_fraction",
+        "mentor_hint_reliance", "mentor_strip_echo", "mentor_start_step", "mentor_decay",
+    },
+    "prefix": {"mentor_demonstration_column", "mentor_prefix_shares"},
+    "scaffold": {
+        "mentor_hint_column", "mentor_hint_template", "mentor_control_fraction", "mentor_hint_reliance",
+        "mentor_start_step", "mentor_decay",
+    },
+    "luffy": {"mentor_demonstration_column", "mentor_shaping_gamma", "mentor_start_step", "mentor_decay"},
+    "critique": {
+        "mentor_critique", "mentor_critique_template", "mentor_shaping_gamma", "mentor_control_fraction",
+        "mentor_hint_reliance", "mentor_strip_echo", "mentor_start_step", "mentor_decay",
+    },
+    "srpo": set(),
+    "none": set(CHOSEN),
+    "resample": set(CHOSEN),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("method", READ)
+def test_a_setting_that_the_strategy_does_not_read_is_said(method, name, caplog):
+    kind = {"mentor_strategy": "static_hint", "mentor_static_hint": "prefix"} if method == "prefix" else {}
+    warn_of_unread(MentorArguments(**{"mentor_strategy": method, **kind, name: CHOSEN[name]}))
+    said = [record.message for record in caplog.records]
+    assert len(said) == (name not in READ[method])
+    assert all(f"{name}: not read by mentor_strategy=" in text for text in said)
+
+
+def test_every_setting_that_single_strategies_read_is_tried():
+    # a second control is refused where it is not read, and the kind of static hint makes two methods of one
+    assert set(READERS) == {*CHOSEN, "mentor_generic_fraction", "mentor_static_hint"}
+
+
+def test_a_fixed_hint_in_place_of_none_is_said_to_be_unread(caplog):
+    warn_of_unread(MentorArguments(mentor_strategy="luffy", mentor_generic_fraction=0.3))
+    assert "mentor_generic_fraction: not read by mentor_strategy='luffy'" in caplog.text
+
+
+def test_the_question_of_which_static_hint_is_unread_elsewhere(caplog):
+    warn_of_unread(MentorArguments(mentor_strategy="dapo", mentor_static_hint="prefix"))
+    assert "mentor_static_hint: not read by mentor_strategy='dapo'" in caplog.text
 
 
 def test_nothing_is_said_of_settings_that_were_left_alone(caplog):

@@ -304,8 +304,11 @@ def test_what_the_mentor_failed_at_is_none_for_now_and_tried_again_by_the_same_c
     script.replies["hint", 1] = [400, 400]
     assert main(words(script, tmp_path, "hint")) == 3
     assert [row["hint"] for row in read(tmp_path)] == [HINT, None, HINT, HINT, HINT]
-    assert "1 texts failed" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "4/5 texts, 1 failed" in said
+    assert "1 texts failed" in said
     assert main(words(script, tmp_path, "hint")) == 0
+    assert "5/5 texts" in capsys.readouterr().err
     assert [row["hint"] for row in read(tmp_path)] == [HINT] * 5
     assert bill(tmp_path)["columns"]["hint"] | {"written": 5, "failed": 0} == bill(tmp_path)["columns"]["hint"]
 
@@ -469,6 +472,7 @@ def test_an_output_of_something_else_is_left_alone(script, tmp_path, capsys):
     assert main(words(script, tmp_path, "hint")) == 0
     for more, complaint in (
         (("--mentor_temperature", "0"), "begun with mentor_temperature = 0.7, this run has 0.0"),
+        (("--mentor_success_threshold", "0.5"), "begun with mentor_success_threshold = 0.0, this run has 0.5"),
         (("--columns", "hint,hints"), "begun with columns = ['hint']"),
         (("--data", str(write(tmp_path / "other.jsonl", rows()[::-1]))), "of the data is not the one that"),
     ):

@@ -25,9 +25,8 @@ from trl_mentor.cli.grpo import ARGUMENTS, parse, train
 from trl_mentor.cli.main import COMMANDS
 from trl_mentor.cli.recipe import TRAINING_MODULE, WordsParser, launch_arguments, parse_recipe
 from trl_mentor.errors import ConfigError
-from trl_mentor.records import HintOrigin
+from trl_mentor.records import Ablation, HintOrigin
 from trl_mentor.tasks import TASKS
-from trl_mentor.tutorial import Ablation
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "recipes" / "paper"

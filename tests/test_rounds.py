@@ -238,13 +238,17 @@ def test_a_record_of_a_later_round_says_so_on_the_terminal(tmp_path):
     assert ["round 2" in text for text in printed] == [False, False, True]
 
 
-@pytest.mark.parametrize("strategy", ["none", "static_hint", "scaffold", "luffy", "critique", "srpo"])
+@pytest.mark.parametrize("strategy", ["static_hint", "scaffold", "luffy", "critique", "srpo"])
 def test_a_strategy_with_one_re_roll_refuses_rounds(strategy):
     with pytest.raises(
         ConfigError, match=f"mentor_max_rounds=2.*'{strategy}' has not; .*'mentor', 'resample', 'dapo'"
     ):
         MentorArguments(mentor_strategy=strategy, mentor_max_rounds=2)
     assert MentorArguments(mentor_strategy=strategy, mentor_max_rounds=1).max_rounds() == 1
+
+
+def test_a_baseline_takes_the_rounds_of_the_method_that_it_is_compared_with():
+    assert MentorArguments(mentor_strategy="none", mentor_max_rounds=2).max_rounds() == 2
 
 
 def test_rounds_are_refused_with_ahead_and_with_such_an_object(tmp_path):

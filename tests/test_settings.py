@@ -11,6 +11,7 @@ from trl_mentor.settings import MentorArguments
     [
         ("mentor_strategy", "mentr"),
         ("mentor_backend", "anthropic"),
+        ("mentor_ablation", "no_jugde"),
         ("mentor_max_retry", 0),
         ("mentor_max_refine", -1),
         ("mentor_deadline", 0),

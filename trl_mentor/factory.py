@@ -95,7 +95,7 @@ def build_strategy(
     """The strategy that the settings name, with `mentor` or, if it is None, the one that they describe.
 
     A strategy that asks no mentor does not use `mentor`, so that one script can run a method and its controls.
-    `fresh` draws a data set row to take the place of a group, for `dapo`.
+    `fresh` draws a data set row to take the place of a group, for `dapo`; without it the group's own is sampled again.
     """
 
     def the_mentor() -> Mentor:
@@ -107,7 +107,7 @@ def build_strategy(
     hint_column, demonstration_column = settings.mentor_hint_column, settings.mentor_demonstration_column
     match StrategyKind(settings.mentor_strategy):
         case StrategyKind.DAPO:
-            return DapoStrategy(fresh if settings.mentor_dapo_refill else None)
+            return DapoStrategy(fresh)
         case StrategyKind.STATIC_HINT if settings.mentor_static_hint == StaticHint.HINT:
             return StaticHintStrategy(hint_column or "hint", hint_template=template, affinity=settings.mentor_affinity)
         case StrategyKind.STATIC_HINT:

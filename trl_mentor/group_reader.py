@@ -66,8 +66,7 @@ class GroupReader:
 
     def answer(self, example: Mapping[str, Any]) -> str | None:
         """The reference answer in a data set row, as text; None if there is none."""
-        value = next((example[name] for name in self.answer_columns if example.get(name) is not None), None)
-        return _answer_text(value)
+        return reference_answer(example, self.answer_columns)
 
     def _sign(self, member: Member) -> Sign:
         row = member.row
@@ -83,6 +82,15 @@ class GroupReader:
         )
 
 
+def reference_answer(example: Mapping[str, Any], columns: Sequence[str]) -> str | None:
+    """What the first of these columns that is not empty holds, as text; None if all are."""
+    return _answer_text(_first(example, columns))
+
+
+def _first(example: Mapping[str, Any], columns: Sequence[str]) -> Any:
+    return next((example[name] for name in columns if example.get(name) not in (None, "", [])), None)
+
+
 def _attempt(sign: Sign, member: Member) -> Attempt:
     notes = [member.row.extra.get(FEEDBACK)]
     notes += [f"could not be judged: {sign.verifier_error}"] if sign.verifier_error else []
@@ -96,7 +104,7 @@ def _attempt(sign: Sign, member: Member) -> Attempt:
 
 
 def _topic(example: Mapping[str, Any], columns: Sequence[str]) -> str | None:
-    found = next((example[name] for name in columns if example.get(name) not in (None, "", [])), None)
+    found = _first(example, columns)
     if isinstance(found, list | tuple):
         found = found[0]
     return None if found is None else str(found)[:_TOPIC_CHARS]

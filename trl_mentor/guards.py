@@ -141,7 +141,7 @@ def weightings(settings: MentorArguments, strategy: Strategy | None) -> list[Wei
     """How rows of the run will be weighed by the loss, as far as settings and strategy show it beforehand."""
     name = settings.mentor_strategy if strategy is None else strategy.name
     if strategy is None:
-        hinted = name == StrategyKind.STATIC_HINT and settings.mentor_static_hint == StaticHint.HINT
+        hinted = settings.method() == StrategyKind.STATIC_HINT
         shaped, affinity = settings.construction().shaped, settings.mentor_affinity if hinted else 0.0
     else:
         shaped, affinity = getattr(strategy, "construction", PAPER).shaped, getattr(strategy, "affinity", 0.0)
@@ -231,11 +231,11 @@ def warn_if_queue_is_small(size: int, *, groups: int) -> None:
         )
 
 
-def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[str, ...]:
+def answer_columns(settings: MentorArguments, columns: Iterable[str], *, writes: bool = False) -> tuple[str, ...]:
     """Columns in which to look for the reference answer of a data set row.
 
     Raises `ConfigError` if the chosen one is not among `columns`, and warns if there is neither a candidate nor a
-    column of tests.
+    column of tests, and somebody would read the answer: `writes` says that a mentor writes, whatever the strategy.
     """
     chosen = settings.mentor_answer_column
     candidates = ANSWER_COLUMNS if chosen is None else (chosen,)
@@ -246,10 +246,12 @@ def answer_columns(settings: MentorArguments, columns: Iterable[str]) -> tuple[s
         raise ConfigError(f"mentor_answer_column is {chosen!r}, but the training data set has the columns {names}")
     if TESTS_COLUMN in names:
         return ()
-    if settings.mentor_strategy == StrategyKind.CRITIQUE and not settings.asks_mentor():
-        lost = "a critique says whether an attempt is right and gives no reference answer"
+    if not writes and not settings.reads_answers():
+        return ()
+    if writes or settings.asks_mentor():
+        lost = "the mentor works without the answer and no rule can tell whether a hint gives it away"
     else:
-        lost = "the mentor diagnoses without the answer and no rule can tell whether a hint gives it away"
+        lost = "a critique says whether an attempt is right and gives no reference answer"
     logger.warning(
         "trl-mentor: the training data set has no %s column, so that %s. Set mentor_answer_column.",
         " or ".join(candidates),
@@ -307,15 +309,17 @@ def warn_of_unread(settings: MentorArguments) -> None:
     kind = settings.mentor_strategy
     if kind in (StrategyKind.NONE, StrategyKind.RESAMPLE):
         return
+    method = settings.method()
     defaults = MentorArguments()
     chosen = [name for name in READERS if getattr(settings, name) != getattr(defaults, name)]
-    unread = [name for name in chosen if kind not in READERS[name]]
+    unread = [name for name in chosen if method not in READERS[name]]
     if unread:
         logger.warning(
-            "trl-mentor: %s: not read by mentor_strategy=%r, so that it does nothing here; leave it out, or see "
+            "trl-mentor: %s: not read by mentor_strategy=%r%s, so that it does nothing here; leave it out, or see "
             "docs/strategies.md for what each strategy reads.",
             ", ".join(unread),
             kind,
+            " with mentor_static_hint='prefix'" if method == StaticHint.PREFIX else "",
         )
 
 

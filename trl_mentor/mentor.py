@@ -19,12 +19,12 @@ from trl_mentor.leaks.rules import LeakRule
 from trl_mentor.mentor_pool import Clock, MentorPool, describe, outcome_of
 from trl_mentor.packing import check_budget
 from trl_mentor.priority import most_promising_first
-from trl_mentor.records import CollapsedGroup, Event, Guidance
+from trl_mentor.records import Ablation, CollapsedGroup, Event, Guidance, calls_for_a_hint
 from trl_mentor.reply_cache import ReplyCache
-from trl_mentor.setting_checks import is_number, is_whole
+from trl_mentor.setting_checks import check_choice, is_number, is_whole
 from trl_mentor.spending import Ledger, Spending
 from trl_mentor.templating import PromptTemplates
-from trl_mentor.tutorial import Ablation, Plan, Tutorial
+from trl_mentor.tutorial import Plan, Tutorial
 
 __all__ = ["Ablation", "Mentor"]
 
@@ -102,7 +102,7 @@ class Mentor:
             agents=agents or Agents(),
         )
         self.max_concurrency = _count("max_concurrency", max_concurrency)
-        self.budget = Budget(budget, prices, least_calls=3 if self.plan.ablation is None else 2, hear=self.events.add)
+        self.budget = Budget(budget, prices, least_calls=calls_for_a_hint(self.plan.ablation), hear=self.events.add)
         self.ledger = Ledger(self.budget.cost)
         self._cache = None if cache_dir is None else ReplyCache(cache_dir)
         self._pool = MentorPool(self.max_concurrency)
@@ -197,10 +197,10 @@ def _backends(given: Backend | Sequence[Backend]) -> list[Backend]:
 
 
 def _ablation(value: Ablation | str | None) -> Ablation | None:
-    try:
-        return None if value is None else Ablation(value)
-    except ValueError:
-        raise ConfigError(f"unknown ablation {value!r}; choose {', '.join(Ablation)}, or None") from None
+    if value is None:
+        return None
+    check_choice("ablation", value, Ablation)
+    return Ablation(value)
 
 
 def _count(name: str, value: int) -> int:

@@ -110,6 +110,19 @@ class Weighting(StrEnum):
     AFFINITY = "affinity"  # HINT's factor, which falls as the policy moves away from the one that generated
 
 
+class Ablation(StrEnum):
+    """The parts that the paper takes out in its ablations."""
+
+    NO_ATTRIBUTION = "no_attribution"  # hints are written without a diagnosis
+    NO_GENERATION = "no_generation"  # the keywords of the diagnosis are the first draft
+    NO_JUDGE = "no_judge"  # what the formal rules let through is accepted
+
+
+def calls_for_a_hint(ablation: Ablation | None) -> int:
+    """How many calls a hint takes at least: diagnosis, draft and verdict, of which an ablation leaves two."""
+    return 3 if ablation is None else 2
+
+
 class Arm(StrEnum):
     """What a lot gave a group for which a hint was ready, in a run with a control; the three values are disjoint."""
 

@@ -11,6 +11,7 @@ from trl_mentor.budget_limits import read_limits, read_prices, refuse_batch_limi
 from trl_mentor.causes import check_routes
 from trl_mentor.dosage import Decay, check_start
 from trl_mentor.errors import ConfigError
+from trl_mentor.records import Ablation
 from trl_mentor.rescue import PAPER, Construction, Preset, Rescue, ScoreOn
 from trl_mentor.setting_checks import (
     check,
@@ -76,8 +77,8 @@ class StrategyKind(StrEnum):
 
 _WITH_AHEAD = (StrategyKind.MENTOR, StrategyKind.RESAMPLE, StrategyKind.NONE)
 """Strategies whose lessons can wait, as re-rolls of a whole group that are trained as they are."""
-_WITH_ROUNDS = (StrategyKind.MENTOR, StrategyKind.RESAMPLE, StrategyKind.DAPO)
-"""Strategies that have something else to offer to a group that failed again."""
+_WITH_ROUNDS = (StrategyKind.MENTOR, StrategyKind.RESAMPLE, StrategyKind.DAPO, StrategyKind.NONE)
+"""Strategies that have something else to offer to a group that failed again; `NONE` shares their settings."""
 _WITH_CONSTRUCTION = (StrategyKind.MENTOR, StrategyKind.RESAMPLE, StrategyKind.NONE)
 """Strategies for which a construction may be chosen: `NONE` has no use for it, but shares its settings with these."""
 _CONSTRUCTION = ("mentor_preset", "mentor_rescue", "mentor_score_on", "mentor_rescue_shaping")
@@ -359,6 +360,8 @@ class MentorArguments(StrategyArguments):
             ("mentor_preset", Preset, ""),
         ):
             check_choice(name, getattr(self, name), kinds, advice)
+        if self.mentor_ablation is not None:
+            check_choice("mentor_ablation", self.mentor_ablation, Ablation)
         if self.mentor_start_step is not None:
             check_start(self.mentor_start_step)
         self.check_strategies()
@@ -388,6 +391,16 @@ class MentorArguments(StrategyArguments):
         """Whether the strategy that the settings name asks a mentor."""
         writes = self.mentor_strategy == StrategyKind.CRITIQUE and self.mentor_critique == CritiqueKind.TEXT
         return writes or self.mentor_strategy == StrategyKind.MENTOR
+
+    def method(self) -> str:
+        """The strategy that the settings name, where QuestA is `prefix` and `static_hint` is HINT alone."""
+        prefixes = self.mentor_strategy == StrategyKind.STATIC_HINT and self.mentor_static_hint == StaticHint.PREFIX
+        return str(StaticHint.PREFIX if prefixes else self.mentor_strategy)
+
+    def reads_answers(self) -> bool:
+        """Whether the mentor or the strategy that the settings name makes use of reference answers."""
+        quotes = self.mentor_strategy == StrategyKind.CRITIQUE and self.mentor_critique == CritiqueKind.SIMPLE_GT
+        return quotes or self.asks_mentor()
 
     def max_rounds(self, default: int = 1) -> int:
         """Most re-rolls of one group in a batch; `default` is the strategy's, where the settings do not say."""
@@ -457,9 +470,7 @@ class MentorArguments(StrategyArguments):
 
     def _hints_otherwise(self) -> bool:
         """Whether the strategy re-rolls groups under hints and has no method `generic`."""
-        if self.mentor_strategy == StrategyKind.STATIC_HINT:
-            return self.mentor_static_hint == StaticHint.HINT
-        return self.mentor_strategy in (StrategyKind.SCAFFOLD, StrategyKind.CRITIQUE)
+        return self.method() in (StrategyKind.STATIC_HINT, StrategyKind.SCAFFOLD, StrategyKind.CRITIQUE)
 
 
 def _check_names(name: str, value: Any) -> None:

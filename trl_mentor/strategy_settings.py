@@ -41,23 +41,31 @@ class CritiqueKind(StrEnum):
     TEXT = "text"  # what the mentor writes
 
 
+_THAT_SELECT = ("mentor", "dapo", "static_hint", "scaffold", "luffy", "critique")
+
 READERS = {
     "mentor_hint_column": ("static_hint", "scaffold"),
-    "mentor_demonstration_column": ("static_hint", "luffy"),
-    "mentor_static_hint": ("static_hint",),
-    "mentor_prefix_shares": ("static_hint",),
+    "mentor_demonstration_column": ("prefix", "luffy"),
+    "mentor_static_hint": ("static_hint", "prefix"),
+    "mentor_prefix_shares": ("prefix",),
     "mentor_affinity": ("static_hint",),
     "mentor_dapo_refill": ("dapo",),
     "mentor_critique": ("critique",),
     "mentor_critique_template": ("critique",),
+    "mentor_shaping_gamma": ("mentor", "luffy", "critique"),
+    "mentor_routes": ("mentor",),
+    "mentor_hint_template": ("mentor", "static_hint", "scaffold"),
     "mentor_control_fraction": ("mentor", "static_hint", "scaffold", "critique"),
+    "mentor_generic_fraction": ("mentor",),
     "mentor_hint_reliance": ("mentor", "static_hint", "scaffold", "critique"),
     "mentor_strip_echo": ("mentor", "static_hint", "critique"),
-    "mentor_start_step": ("mentor", "dapo", "static_hint", "scaffold", "luffy", "critique"),
-    "mentor_decay": ("mentor", "dapo", "static_hint", "scaffold", "luffy", "critique"),
+    "mentor_start_step": _THAT_SELECT,
+    "mentor_decay": _THAT_SELECT,
 }
-"""The settings that do nothing with other strategies, `none` and `resample` apart: these are controls, which a script
-runs with the settings of what they are compared with."""
+"""The methods that read a setting, which does nothing with others; `prefix` is `static_hint` with that kind of hint.
+
+`none` and `resample` are left out: these are controls, which a script runs with the settings of what they are compared
+with."""
 
 
 @dataclass
@@ -68,8 +76,8 @@ class StrategyArguments:
         default=None,
         metadata={
             "help": "Of `mentor`, `resample` and `dapo`: most re-rolls of one group in a batch. While none of its "
-            "completions succeeds, it gets another hint, which is written with the hints before in view, and is "
-            "re-rolled again. Default: 1, and 10 for `dapo`."
+            "completions succeeds (with `dapo`, while all are alike), it is re-rolled again, under another hint with "
+            "`mentor`, which is written with the hints before in view. Default: 1, and 10 for `dapo`."
         },
     )
     mentor_rescue_shaping: str = field(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TypeVar
 
 from trl_mentor.agents import Agent, Agents
@@ -17,6 +16,7 @@ from trl_mentor.mentor_pool import describe, one_line, outcome_of
 from trl_mentor.packing import pack_attempts, pack_feedback
 from trl_mentor.reask import ask_again, worth_asking_again
 from trl_mentor.records import (
+    Ablation,
     CollapsedGroup,
     Draft,
     Guidance,
@@ -41,14 +41,6 @@ _UNREADABLE = Verdict(
     VerdictSource.UNREADABLE,
 )
 _NO_CRITIQUE = "The reviewer refused the hint without saying why. Make it more specific and check that it is true."
-
-
-class Ablation(StrEnum):
-    """The parts that the paper takes out in its ablations."""
-
-    NO_ATTRIBUTION = "no_attribution"  # hints are written without a diagnosis
-    NO_GENERATION = "no_generation"  # the keywords of the diagnosis are the first draft
-    NO_JUDGE = "no_judge"  # what the formal rules let through is accepted
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,8 @@ from importlib.util import find_spec
 
 from trl_mentor.cli.check_findings import Finding, Setup, captured_warnings, fail, ok, skipped, warn
 from trl_mentor.guards import check_arguments, warn_if_queue_is_small
+from trl_mentor.records import calls_for_a_hint
 from trl_mentor.settings import BackendKind, ScheduleKind
-
-CALLS_AT_BEST = 3
-"""Diagnosis, draft and verdict."""
 
 
 def check_batches(setup: Setup) -> Finding:
@@ -70,6 +68,8 @@ def check_budget(setup: Setup) -> Finding:
     budget = setup.training.mentor_budget
     if setup.training.settings_problems:
         return skipped("budget", "the settings are not valid")
+    if not setup.training.asks_mentor():
+        return skipped("budget", f"strategy {setup.training.mentor_strategy} asks no mentor")
     if not budget:
         return ok("budget", "none: every collapsed group may ask the mentor")
     shown = ", ".join(f"{name} {value:g}" for name, value in sorted(budget.items()))
@@ -78,9 +78,10 @@ def check_budget(setup: Setup) -> Finding:
         if batch is not None and run is not None and batch > run:
             fix = f"lower batch_{kind} or raise run_{kind}"
             return warn("budget", f"batch_{kind} {batch:g} is more than run_{kind} {run:g}", fix)
-    few = [name for name in ("batch_calls", "run_calls") if budget.get(name, CALLS_AT_BEST) < CALLS_AT_BEST]
+    least = calls_for_a_hint(setup.training.mentor_ablation)
+    few = [name for name in ("batch_calls", "run_calls") if budget.get(name, least) < least]
     if few:
-        fix = f"set {few[0]} to at least {CALLS_AT_BEST}, better to {CALLS_AT_BEST} for each group that collapses"
+        fix = f"set {few[0]} to at least {least}, better to {least} for each group that collapses"
         return fail("budget", f"{few[0]} is {budget[few[0]]:g}, less than the calls for one hint", fix)
     return ok("budget", shown)
 

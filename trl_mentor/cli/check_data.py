@@ -88,19 +88,20 @@ def _answers(setup: Setup) -> Finding:
                 lacking = _without_material(strategy, setup.rows)
         except ConfigError as error:
             return fail("columns", str(error), "add the column to the data set, or set the option that is named")
-    if texts:
-        return warn("columns", " ".join(texts), f"set mentor_answer_column to one of {others}")
+    fixes = [f"set mentor_answer_column to one of {others}"] if texts else []
     if lacking:
-        return warn("columns", lacking, "fill it, as `trl-mentor prepare` does: such rows are left to GRPO")
-    name = setup.answer_column
-    if name is None:
-        return ok("columns", "no answers: right is what passes the tests; rewards find what they ask for")
-    empty = [number for number, row in enumerate(setup.rows) if row.get(name) in (None, "", [])]
-    if empty:
-        fix = "fill it, or expect diagnoses without an answer and no leak rule for these rows"
-        return warn("columns", f"{name!r} is empty in row(s) {empty}", fix)
+        texts.append(lacking)
+        fixes.append("fill it, as `trl-mentor prepare` does: such rows are left to GRPO")
+    names = " or ".join(map(repr, setup.answer_columns))
+    empty = [number for number, row in enumerate(setup.rows) if setup.answer(row) is None]
+    if names and empty and setup.training.reads_answers():
+        texts.append(f"{names} is empty in row(s) {empty}")
+        fixes.append("fill it, or expect diagnoses without an answer and no leak rule for these rows")
+    if texts:
+        return warn("columns", "; ".join(texts), "; ".join(fixes))
     kind = "text" if isinstance(setup.rows[0]["prompt"], str) else "conversations"
-    return ok("columns", f"prompts are {kind}, answers are in {name!r}, rewards find what they ask for")
+    answers = f"answers are in {names}" if names else "no answers are read"
+    return ok("columns", f"prompts are {kind}, {answers}, rewards find what they ask for")
 
 
 def _without_material(strategy: Strategy, rows: Sequence[Mapping[str, Any]]) -> str:

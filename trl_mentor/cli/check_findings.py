@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from trl_mentor.config import mentor_arguments
+from trl_mentor.group_reader import reference_answer
+from trl_mentor.guards import ANSWER_COLUMNS
 from trl_mentor.settings import MentorArguments
 
 
@@ -74,11 +76,10 @@ class Setup:
         return list(self.rows[0]) if self.rows else []
 
     @property
-    def answer_column(self) -> str | None:
-        """The column in which the first row has its reference answer."""
+    def answer_columns(self) -> list[str]:
+        """The columns that may hold the reference answer of a row, as the training would look for it."""
         chosen = self.training.mentor_answer_column
-        candidates = ("answer", "solution") if chosen is None else (chosen,)
-        return next((name for name in candidates if name in self.columns), None)
+        return [name for name in (ANSWER_COLUMNS if chosen is None else (chosen,)) if name in self.columns]
 
     @property
     def usable_rows(self) -> list[Mapping[str, Any]]:
@@ -87,10 +88,7 @@ class Setup:
 
     def answer(self, row: Mapping[str, Any]) -> str | None:
         """The reference answer of a row as text."""
-        value = row.get(self.answer_column or "")
-        if isinstance(value, list | tuple):
-            value = "\n".join(map(str, value))
-        return None if value in (None, "") else str(value)
+        return reference_answer(row, self.answer_columns)
 
 
 def _is_prompt(prompt: Any) -> bool:

@@ -31,7 +31,9 @@ def check_algebra(setup: Setup) -> Finding:
 def check_leak_rule(setup: Setup) -> Finding:
     """Does `mentor_leak_rule` load and behave on the first rows; the package's own rules are tested with it."""
     training = setup.training
-    if training.mentor_leak_rule is None or not training.asks_mentor():
+    if not training.asks_mentor():
+        return skipped("leak rule", "no mentor writes hints")
+    if training.mentor_leak_rule is None:
         return skipped("leak rule", "no mentor_leak_rule; the rules of the domain hold")
     try:
         fixed = PromptTemplates(training.mentor_domain, training.mentor_templates_dir).fallback

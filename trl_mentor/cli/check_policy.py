@@ -60,7 +60,7 @@ def _collapsed(
     size, settings = setup.training.num_generations, setup.settings
     names = [reward.name for reward in setup.rewards]
     formats = format_columns(names, settings.mentor_format_rewards, settings.mentor_success_rewards or ())
-    reader = GroupReader(rule, [setup.answer_column] if setup.answer_column else [], formats)
+    reader = GroupReader(rule, setup.answer_columns, formats)
     groups = []
     for index, (state, example) in enumerate(zip(states, setup.usable_rows, strict=True)):
         if state is GroupState.COLLAPSED:

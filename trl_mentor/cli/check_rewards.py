@@ -141,10 +141,11 @@ def _sane(setup: Setup, right: Mapping[str, list[bool]], scored: Sequence[Scored
 def _never(setup: Setup, answer: str, scored: Sequence[Scored], threshold: float) -> Finding:
     tried = ", ".join(repr(form(answer)) for form in FORMS.values())
     values = _range([value for item in scored for value in item.successes])
+    columns = " or ".join(map(repr, setup.answer_columns))
     return fail(
         "reward",
         f"no completion made from the reference answer succeeds: {values}, not above {threshold:g}; tried {tried}",
-        f"check that column {setup.answer_column!r} holds what the verifier compares with, that the verifier reads "
+        f"check that column {columns} holds what the verifier compares with, that the verifier reads "
         "one of these forms, and mentor_success_rewards and mentor_success_threshold",
         tried=[form(answer) for form in FORMS.values()],
     )

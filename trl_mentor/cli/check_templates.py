@@ -14,6 +14,7 @@ from trl_mentor.guards import TESTS_COLUMN, context_length
 from trl_mentor.leaks.hint_rules import HintLimits
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.records import Prompt, Role
+from trl_mentor.strategy_settings import READERS
 from trl_mentor.templating import PromptTemplates, Slot
 
 _OF_ANSWERS = ("accuracy_reward", "math_reward", "reasoning_accuracy_reward")
@@ -51,14 +52,14 @@ def _other_domain(setup: Setup) -> str | None:
     """The domain that rows and rewards speak for, if it is not that of the recipe."""
     domain, programs = setup.training.mentor_domain, TESTS_COLUMN in setup.columns
     asked = any(reward.judges_programs for reward in setup.rewards)
-    if domain == "math" and programs and (asked or setup.answer_column is None):
+    if domain == "math" and programs and (asked or not setup.answer_columns):
         return "code"
     answers = any(reward.name in _OF_ANSWERS for reward in setup.rewards)
-    return "math" if domain == "code" and answers and not programs and setup.answer_column else None
+    return "math" if domain == "code" and answers and not programs and setup.answer_columns else None
 
 
 def check_context(setup: Setup) -> Finding:
-    """Does a prompt with a long hint fit into the policy's context, if its tokenizer is on this machine."""
+    """Does a prompt, with a long hint if there are hints, fit into the policy's context; needs its tokenizer here."""
     training, name = setup.training, setup.model.model_name_or_path
     if not setup.usable_rows:
         return skipped("context", "no rows with a usable prompt")
@@ -78,20 +79,23 @@ def check_context(setup: Setup) -> Finding:
         fix = "give the tokenizer a chat template that takes these prompts"
         return fail("context", f"the tokenizer of {name} refuses a prompt: {describe(lengths)}", fix)
     plain, hinted = lengths
-    found = f"{plain} tokens in the longest prompt, {hinted} with a long hint, room for {room:,} of {context:,}"
+    with_hint = f", {hinted} with a long hint" if hinted else ""
+    found = f"{plain} tokens in the longest prompt{with_hint}, room for {room:,} of {context:,}"
     if plain > room:
         fix = "lower max_completion_length, raise vllm_max_model_length, or drop long prompts"
         return fail("context", found, fix)
     if hinted > room:
-        fix = "hints will lose sentences; lower max_completion_length or raise vllm_max_model_length to keep them"
+        fix = "long hints will be cut or left out; lower max_completion_length or raise vllm_max_model_length"
         return warn("context", found, fix)
     return ok("context", found, longest_prompt_tokens=plain, longest_hinted_tokens=hinted)
 
 
 def _lengths(tokenizer: Any, setup: Setup, hint: str) -> tuple[int, int]:
+    """Tokens of the longest prompt, and of the longest with a hint; 0 where the strategy adds none."""
     prompts = [row["prompt"] for row in setup.usable_rows]
-    hinted = [add_hint(prompt, hint, setup.training.mentor_hint_template) for prompt in prompts]
-    return max(_tokens(tokenizer, p) for p in prompts), max(_tokens(tokenizer, p) for p in hinted)
+    adds = setup.training.method() in READERS["mentor_hint_template"]
+    hinted = [add_hint(prompt, hint, setup.training.mentor_hint_template) for prompt in prompts if adds]
+    return max(_tokens(tokenizer, p) for p in prompts), max((_tokens(tokenizer, p) for p in hinted), default=0)
 
 
 def _tokens(tokenizer: Any, prompt: Prompt) -> int:

@@ -27,12 +27,16 @@ def progress(bill: PreparationBill, *, texts: int) -> Iterator[Callable[[], None
 
         def line() -> None:
             nonlocal said
-            done, now = settled(bill), time.monotonic()
-            if done == texts or now - said >= PAUSE:
-                said = now
-                console.print(f"{done}/{texts} texts, {figures(bill)}", markup=False, highlight=False, soft_wrap=True)
+            if time.monotonic() - said >= PAUSE:
+                said = time.monotonic()
+                say()
+
+        def say() -> None:
+            text = f"{settled(bill)}/{texts} texts, {figures(bill)}"
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
 
         yield line
+        say()
         return
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn())
     with Progress(*columns, console=console) as bars:
@@ -42,7 +46,8 @@ def progress(bill: PreparationBill, *, texts: int) -> Iterator[Callable[[], None
 
 def settled(bill: PreparationBill) -> int:
     """Texts that are there, or of which it is known that they will not be."""
-    return sum(column.outcomes.total() for column in bill.columns.values())
+    counts = [column.outcomes for column in bill.columns.values()]
+    return sum(count.total() - count[Outcome.FAILED] for count in counts)
 
 
 def figures(bill: PreparationBill) -> str:

@@ -13,9 +13,8 @@ from typing import Any
 
 from trl_mentor.assembly import question_text
 from trl_mentor.cli.prompts import prompt_problem
-from trl_mentor.collapse import SuccessRule
 from trl_mentor.errors import ConfigError
-from trl_mentor.group_reader import GroupReader
+from trl_mentor.group_reader import reference_answer
 from trl_mentor.guards import answer_columns
 from trl_mentor.mentor_pool import describe
 from trl_mentor.quoting import clean_text
@@ -59,9 +58,8 @@ def load_items(choice: DataChoice, settings: MentorArguments) -> list[Item]:
     columns = list(dict.fromkeys(column for row in rows for column in row))
     if "prompt" not in columns:
         raise ConfigError(f"{name} has no column 'prompt', it has {columns}; rename the column with the questions")
-    answers = answer_columns(settings, columns)
-    reader = GroupReader(SuccessRule((1.0,)), answers)
-    return [_item(number, row, reader) for number, row in enumerate(rows)]
+    answers = answer_columns(settings, columns, writes=True)
+    return [_item(number, row, answers) for number, row in enumerate(rows)]
 
 
 def refuse_output_in_data(choice: DataChoice, output: Path) -> None:
@@ -75,14 +73,14 @@ def refuse_output_in_data(choice: DataChoice, output: Path) -> None:
             )
 
 
-def _item(number: int, row: Mapping[str, Any], reader: GroupReader) -> Item:
+def _item(number: int, row: Mapping[str, Any], answers: Sequence[str]) -> Item:
     if problem := prompt_problem(row.get("prompt")):
         raise ConfigError(
             f"the prompt of row {number} {problem}; make every prompt a text, or a list of messages with role and "
             "content and at least one user turn"
         )
     row = {column: _plain(value, f"row {number}, column {column!r}") for column, value in row.items()}
-    prompt, answer = row["prompt"], reader.answer(row)
+    prompt, answer = row["prompt"], reference_answer(row, answers)
     question = clean_text(question_text(prompt))
     system = [] if isinstance(prompt, str) else [turn for turn in prompt if turn.get("role") in _SYSTEM_ROLES]
     told = "\n\n".join([*(question_text([{**turn, "role": "user"}]) for turn in system), question])

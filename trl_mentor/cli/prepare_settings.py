@@ -44,6 +44,7 @@ exit codes:
   0  every text is settled: written, or refused as often as it may be asked for
   2  arguments, recipe or data are wrong
   3  some are missing: the mentor failed, or a budget is spent
+  130  interrupted; the same command goes on
 """
 
 _LEFT_OUT = ("mentor_max_refine", "mentor_ablation", "mentor_attempt_budget")
@@ -63,7 +64,10 @@ _TASK_OPTIONS = {
     "max_prompt_chars": int,
 }
 _DATA = ("task", "dataset_name", "dataset_config", "dataset_train_split", *(f"task_{name}" for name in _TASK_OPTIONS))
-_MADE_WITH = ("backend", "model", "temperature", "max_tokens", "thinking", "domain", "templates_dir", "leak_rule")
+_MADE_WITH = (
+    "backend", "model", "temperature", "max_tokens", "thinking", "domain", "templates_dir", "leak_rule",
+    "success_threshold",
+)  # fmt: skip
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -21,11 +21,10 @@ MAX_CHARS = 12_000
 class CritiqueStrategy:
     r"""Critique-GRPO (arXiv 2506.03106): G' = (G \ {o_1}) + {o*}, with o* the best of N refinements.
 
-    Each completion o_i is refined once, under question, o_i and a critique of it. o* is the first refinement that
-    succeeds, or the one with the highest reward if none does: the first with the highest success reward. It is scored
-    under the question alone, takes the first place of its group, and A = (r - mean r) / (std r + 1e-4) over G'. A
-    token of o* has the loss -A f(p) with f(p) = p / (p + gamma), p its probability under the question and gamma = 0.1
-    (`Weighting.SHAPED`).
+    Each completion o_i is refined once, under question, o_i and a critique of it. o* is the first refinement with
+    the highest success reward. It is scored under the question alone, takes the first place of its group, and
+    A = (r - mean r) / (std r + 1e-4) over G'. A token of o* has the loss -A f(p) with f(p) = p / (p + gamma), p its
+    probability under the question and gamma = 0.1 (`Weighting.SHAPED`).
 
     Departures: the other rows keep TRL's clipping and its mean over tokens, of which the paper has neither. Kind
     `TEXT` has the mentor write one hint from the failures of a group, as for a collapsed one, and that is the critique
