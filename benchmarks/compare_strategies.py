@@ -177,7 +177,7 @@ def compare(given: argparse.Namespace) -> int:
                 "a test, no comparison: these students have hardly been pretrained and solve nothing", file=sys.stderr
             )
         if size is FULL:
-            tuning = tuning_specs([name for world, name in pairs if is_trained(world, name)], LEARNING_RATES, size)
+            tuning = tuning_specs([pair for pair in pairs if is_trained(*pair)], LEARNING_RATES, size)
             rates = choose_rates(finish(tuning, output, store, pool, "runs that choose rates"))
         else:
             rates = given_rates()

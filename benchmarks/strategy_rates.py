@@ -23,8 +23,13 @@ def tuned(method: str) -> str:
     return METHODS[method].rate_of or method
 
 
-def tuning_specs(methods: Iterable[str], rates: Sequence[float], size: Size) -> list[Spec]:
-    """The runs of the choice: each method in the main worlds, by every rate and tuning seed, one student a seed.
+def chosen_in(world: str) -> str:
+    """The main world whose rates a world takes: its own, or the one that it is a regime of."""
+    return world if world in MAIN else MAIN[0]
+
+
+def tuning_specs(trained: Iterable[tuple[str, str]], rates: Sequence[float], size: Size) -> list[Spec]:
+    """The runs of the choice for these worlds and methods, by every rate and tuning seed, one student a seed.
 
     They have half the tokens of the runs that they choose for, and as many evaluations in them.
     """
@@ -33,8 +38,7 @@ def tuning_specs(methods: Iterable[str], rates: Sequence[float], size: Size) -> 
     )
     return [
         Spec(world, method, student, seed, rate, short)
-        for method in dict.fromkeys(map(tuned, methods))
-        for world in MAIN
+        for world, method in dict.fromkeys((chosen_in(world), tuned(method)) for world, method in trained)
         for student, seed in enumerate(TUNING_SEEDS)
         for rate in rates
     ]
@@ -61,5 +65,5 @@ def choose_rates(results: Sequence[Result]) -> Rates:
 
 
 def rate_for(world: str, method: str, chosen: Rates) -> float:
-    """The rate of a method, which in a regime is that of the world that it is a regime of."""
-    return chosen.get(world if world in MAIN else MAIN[0], {}).get(tuned(method), DEFAULT_RATE)
+    """The rate of a method in a world."""
+    return chosen.get(chosen_in(world), {}).get(tuned(method), DEFAULT_RATE)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
@@ -145,7 +146,7 @@ def verdicts(found: Sequence[Row], rivals: Sequence[str]) -> str:
         here = {row.method: row for row in found if row.world == world}
         theirs = [here[name] for name in rivals if name in here and name not in OURS]
         for ours in (here[name] for name in OURS if name in here):
-            for measure, of in (("at the end", _final), ("mean over the curve", _height)):
+            for measure, of in (("at the end", attrgetter("final")), ("mean over the curve", attrgetter("height"))):
                 ahead = [row.method for row in theirs if of(row).high < of(ours).low]
                 behind = [row.method for row in theirs if of(row).low > of(ours).high]
                 open_ = [row.method for row in theirs if row.method not in (*ahead, *behind)]
@@ -154,14 +155,6 @@ def verdicts(found: Sequence[Row], rivals: Sequence[str]) -> str:
                     f"intervals overlap with {_listed(open_)}."
                 )
     return "\n".join(lines) + "\n"
-
-
-def _final(row: Row) -> Band:
-    return row.final
-
-
-def _height(row: Row) -> Band:
-    return row.height
 
 
 def _listed(names: Sequence[str]) -> str:

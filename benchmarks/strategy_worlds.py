@@ -132,7 +132,6 @@ class World:
     """One setting of the comparison."""
 
     name: str
-    about: str
     domain: Domain
     habits: Habits
     claims: Claims
@@ -160,28 +159,25 @@ _FOLLOWS = (0.25, 0.75)
 WORLDS = {
     world.name: world
     for world in (
-        World("code", "the world of the demo", CODE, Habits(), Claims((1e-4, 1e-2), _FOLLOWS)),
+        World("code", CODE, Habits(), Claims((1e-4, 1e-2), _FOLLOWS)),
         World(
             "arithmetic",
-            "another domain, with slips",
             ARITHMETIC,
             Habits(),
             Claims((1e-7, 1e-2), (0.1, 0.75)),
             pretraining_steps=2500,  # after 1,200 right hints bring .175, after these .345
         ),
-        World("deep", "almost never right without a hint", CODE, Habits(unhinted=1e-4), Claims((0, 1e-3), _FOLLOWS)),
+        World("deep", CODE, Habits(unhinted=1e-4), Claims((0, 1e-3), _FOLLOWS)),
         World(
             "strong",
-            "hints nearly always followed",
             CODE,
             Habits(follow=0.98),
             Claims((1e-4, 1e-2), (0.8, 1)),
             pretraining_steps=2500,
         ),
-        World("shallow", "at times right anyway", CODE, Habits(unhinted=1e-2), Claims((3e-3, 0.05), _FOLLOWS)),
+        World("shallow", CODE, Habits(unhinted=1e-2), Claims((3e-3, 0.05), _FOLLOWS)),
         World(
             "echo",
-            "a hinted student quotes the hint, then answers",
             CODE,
             Habits(quotes=True),
             Claims((1e-4, 1e-2), _FOLLOWS, quoted=(0.9, 1)),

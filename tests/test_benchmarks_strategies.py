@@ -251,10 +251,12 @@ def test_patterns_choose_runs_and_one_that_fits_nothing_is_an_error(tmp_path, ca
 
 
 def test_rates_are_chosen_in_the_main_worlds_and_variants_take_that_of_their_method():
-    tuning = tuning_specs(["mentor", "mentor-leaking", "luffy"], [1e-3, 5e-4], QUICK)
-    assert {(spec.method, spec.world) for spec in tuning} == {(m, w) for m in ("mentor", "luffy") for w in MAIN}
-    assert len({spec.name for spec in tuning}) == len(tuning) == 2 * len(MAIN) * 2 * len(TUNING_SEEDS)
-    assert {spec.size.tokens for spec in tuning_specs(["none"], [1e-3], FULL)} == {FULL.tokens // 2}
+    trained = [("code", "mentor"), ("deep", "mentor-leaking"), ("deep", "luffy"), ("arithmetic", "luffy")]
+    tuning = tuning_specs(trained, [1e-3, 5e-4], QUICK)
+    runs = {(spec.world, spec.method) for spec in tuning}
+    assert runs == {("code", "mentor"), ("code", "luffy"), ("arithmetic", "luffy")}
+    assert len({spec.name for spec in tuning}) == len(tuning) == 3 * 2 * len(TUNING_SEEDS)
+    assert {spec.size.tokens for spec in tuning_specs([("code", "none")], [1e-3], FULL)} == {FULL.tokens // 2}
     assert {spec.seed for spec in tuning}.isdisjoint(range(compare_strategies.RUNS))
     chosen = {"code": {"mentor": 2.5e-4}, "arithmetic": {"mentor": 1e-3}}
     assert [rate_for(world, "mentor-leaking", chosen) for world in ("code", "arithmetic", "deep")] == [

@@ -23,7 +23,7 @@ from trl_mentor.records import Message, Role
 from trl_mentor.replies import find_objects
 from trl_mentor.templating import TemplateSet
 
-MAX_RUNGS = 4
+MAX_ENTRIES = 4
 """Entries of each kind in a ladder (Scaf-GRPO, arXiv 2510.19807)."""
 MAX_ENTRY_CHARS = 800
 
@@ -117,7 +117,7 @@ class Ladder(BaseModel):
 
 
 def parse_ladder(text: str) -> dict[str, list[str]]:
-    """The entries of each kind, at most `MAX_RUNGS`, with their lines. Raises `ReplyError` if there are none."""
+    """The entries of each kind, at most `MAX_ENTRIES`, with their lines. Raises `ReplyError` if there are none."""
     form = last_form(find_objects(visible(text)), Ladder)
     ladder = {name: _entries(getattr(form, name)) for name in Ladder.model_fields}
     if not any(ladder.values()):
@@ -130,7 +130,7 @@ def _entries(given: Sequence[str]) -> list[str]:
     entries = [entry for entry in entries if re.search(r"\w", entry)]
     if any(len(entry) > MAX_ENTRY_CHARS for entry in entries):
         raise ReplyError(f"an entry of the ladder has more than {MAX_ENTRY_CHARS} characters; write it shorter")
-    return entries[:MAX_RUNGS]
+    return entries[:MAX_ENTRIES]
 
 
 def parse_demonstration(text: str) -> str:

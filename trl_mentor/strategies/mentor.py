@@ -13,6 +13,7 @@ from trl_mentor.mentor import Mentor
 from trl_mentor.records import CollapsedGroup, GroupState, Guidance, HintOrigin, Lesson, Route, Row
 from trl_mentor.rescue import PAPER, Construction
 from trl_mentor.strategies.base import Strategy
+from trl_mentor.strategies.material import left
 
 
 class MentorStrategy:
@@ -61,7 +62,7 @@ class MentorStrategy:
                 return self._lesson(group, Guidance(hint, HintOrigin.FORMAT, reason=group.cause_detail))
             case Route.SKIP:
                 reason = f"{group.cause}: {group.cause_detail}" if group.cause_detail else str(group.cause)
-                return Lesson(prompt=None, guidance=Guidance(None, HintOrigin.NOT_ASKED, reason=reason))
+                return left(reason)
 
     def generic(self, group: CollapsedGroup) -> Lesson:
         """The lesson of a group under the fixed hint of the domain, as a control for the mentor's own."""
