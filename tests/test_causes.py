@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from trl_mentor.causes import DEFAULT_ROUTES, Sign, check_routes, find_cause, format_columns, states_answer
 from trl_mentor.collapse import SuccessRule
 from trl_mentor.errors import ConfigError
-from trl_mentor.group_reader import GroupReader, Member
+from trl_mentor.group_reader import GroupReader, Member, reference_answer
 from trl_mentor.records import Cause, Route, Row
 
 NAN = math.nan
@@ -128,6 +129,27 @@ def test_the_reference_answer_that_another_condition_failed_is_no_fault_of_form(
     rows = [Row([1], [2], text, None, rewards) for text in ("I guess 4", "Answer: 12")]
     members = [Member(number, row, truncated=False, example=example) for number, row in enumerate(rows)]
     assert GroupReader(rule, answer_columns=["answer"]).read(0, members).cause is cause
+
+
+@pytest.mark.parametrize(
+    ("row", "answer"),
+    [
+        ({"answer": "4", "solution": "5"}, "4"),
+        ({"answer": None, "solution": "5"}, "5"),
+        ({"answer": "  ", "solution": 5}, "5"),
+        ({"answer": float("nan"), "solution": 5.5}, "5.5"),
+        ({"answer": [], "solution": ["1", ["2", None]]}, "1\n2"),
+        ({"answer": np.array([3, 4])}, "3\n4"),
+        ({"answer": np.float64("nan"), "solution": np.int64(7)}, "7"),
+        ({"answer": 0}, "0"),
+        ({"answer": "half \ud800"}, "half \ufffd"),
+        ({"answer": {"a": 1}}, "1"),
+        ({}, None),
+    ],
+    ids=str,
+)
+def test_the_reference_answer_is_the_first_that_is_not_empty_in_whatever_format(row, answer):
+    assert reference_answer(row, ("answer", "solution")) == answer
 
 
 @pytest.mark.parametrize(

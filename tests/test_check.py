@@ -596,6 +596,12 @@ def test_a_budget_is_measured_by_the_calls_that_one_hint_takes(world, capsys, ch
     assert world.check(capsys, mentor_budget={"batch_calls": 2}, **changes).at["budget"]["level"] == level
 
 
+def test_steps_that_cannot_be_skipped_are_refused_as_the_trainer_would(world, capsys):
+    done = world.check(capsys, mentor_skip_empty_steps=True, optim="lomo")
+    assert done.at["options"]["level"] == "fail"
+    assert "mentor_skip_empty_steps cannot keep weights as they are with optim='lomo'" in done.at["options"]["found"]
+
+
 def test_a_strategy_without_hints_is_not_measured_by_prompts_with_a_hint(world, capsys):
     policy = world.folder / "policy"
     tiny.tokenizer().save_pretrained(policy)

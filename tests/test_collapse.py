@@ -62,6 +62,13 @@ def test_by_default_the_weighted_sum_decides():
     assert math.isnan(rule.value([NAN, NAN]))
 
 
+def test_infinite_rewards_add_up_as_numbers_do():
+    rule = SuccessRule((1.0, 1.0))
+    assert math.isnan(rule.value([math.inf, -math.inf]))
+    assert rule.value([math.inf, 1.0]) == math.inf
+    assert rule.succeeded([math.inf, -math.inf]) is None
+
+
 def test_a_format_reward_does_not_hide_a_collapse_when_the_verifier_is_named():
     rule = SuccessRule.from_names(["format", "right"], weights=[1.0, 1.0], success_rewards=["right"])
     assert not rule.succeeds(rule.value([1.0, 0.0]))

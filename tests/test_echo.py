@@ -66,6 +66,16 @@ def test_an_answer_that_merely_shares_words_or_would_be_touched_stays(text):
     assert stripped(text, HINT) == text
 
 
+@pytest.mark.parametrize("filler", [" ", "\n", "</a>", " </a>", "(", "> "], ids=repr)
+def test_long_runs_of_spaces_tags_and_marks_change_nothing(filler):
+    run = filler * 50_000  # takes minutes where a pattern is tried from each of them
+    text = f"So{run}Hint: {HINT} Squares leave 0 or 1.{run}"
+    left = stripped(text, HINT)
+    assert HINT not in left
+    assert left.startswith("So")
+    assert "Squares leave 0 or 1." in left
+
+
 def test_what_the_question_says_itself_is_no_quotation_of_the_hint():
     hint = "How many odd primes below 50 are one more than a multiple of four?"
     text = "How many odd primes below 50 are a sum of two squares? Let us see: 5, 13, 17."

@@ -169,6 +169,16 @@ def test_special_tokens_that_the_questions_own_prompt_has_are_no_objection(tmp_p
     assert trainer.mentor_totals.opened_rows == 16
 
 
+def test_the_rows_of_a_group_are_one_question_for_the_warning_about_an_empty_column(caplog):
+    strategy = PrefixStrategy()
+    with caplog.at_level(logging.WARNING, logger="trl_mentor"):
+        for number in range(16):
+            for _ in range(16):
+                row = {"demonstration": None if number < 8 else SOLUTION}
+                strategy.first_prompt(f"w{number}", row, progress=0.0)
+    assert not caplog.records
+
+
 def test_a_conversation_without_a_user_turn_is_left_as_it_is():
     prompt = [{"role": "system", "content": "w1"}]
     assert PrefixStrategy().first_prompt(prompt, {"demonstration": SOLUTION}, progress=0.0) == prompt

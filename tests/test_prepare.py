@@ -451,6 +451,24 @@ def test_a_key_goes_by_the_name_of_a_variable_and_into_no_file(script, tmp_path,
     assert not any("Planted" in text for text in (*written, said.out, said.err))
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "complaint"),
+    [
+        ("prompt", "What is \ud800 + 1?", "row 0, column 'prompt' holds half of a surrogate pair"),
+        ("note", "\ud800", "row 0, column 'note' holds half of a surrogate pair"),
+        ("note", json.loads("[" * 900 + "]" * 900), "row 0 holds values within values"),
+    ],
+    ids=["prompt", "another column", "depth"],
+)
+def test_what_no_reader_of_the_output_could_take_is_refused_before_anything_is_paid_for(
+    script, tmp_path, capsys, column, value, complaint
+):
+    path = write(tmp_path / "some.jsonl", [row | {column: value} for row in rows()])
+    assert main(words(script, tmp_path, "hint", data=path)) == 2
+    assert complaint in capsys.readouterr().err
+    assert not script.asked
+
+
 def test_lines_that_are_no_objects_are_told_by_their_number(script, tmp_path, capsys):
     data = tmp_path / "bad.jsonl"
     for text, complaint in (('{"prompt": "a"}\n{"prompt', "line 2, is not JSON"), ("[1]", "line 1, is list")):

@@ -14,7 +14,7 @@ from datasets import Dataset
 from trl_mentor import read_journal
 from trl_mentor.errors import ConfigError
 from trl_mentor.records import CollapsedGroup, RerollOutcome, Row, Weighting
-from trl_mentor.strategies.static_hint import StaticHintStrategy
+from trl_mentor.strategies.static_hint import MAX_CHARS, StaticHintStrategy
 from trl_mentor.weighting import WEIGHTING
 
 SIDE = 0.5 / (math.sqrt(1 / 3) + 1e-4)
@@ -101,7 +101,7 @@ def test_questions_without_a_hint_keep_their_rows_beside_others_that_have_one(tm
         (None, "the column 'clue' has nothing for this question"),
         ("", "the column 'clue' has nothing for this question"),
         (" \n", "the column 'clue' has nothing for this question"),
-        (12, "the column 'clue' holds 12 (int); expected a text, or nothing"),
+        (12, "the column 'clue' holds 12 (int); expected a text of at most 10,000 characters, or nothing"),
     ],
 )
 def test_a_question_without_a_hint_is_left_to_grpo_and_the_journal_says_why(tmp_path, caplog, hint, reason):
@@ -116,6 +116,19 @@ def test_a_list_where_a_text_belongs_is_no_hint():
     (lesson,) = StaticHintStrategy().prepare([CollapsedGroup("q", (), prompt="q", material={"hint": ["a", "b"]})])
     assert lesson.prompt is None
     assert "holds ['a', 'b'] (list); expected a text" in lesson.guidance.reason
+
+
+def test_a_hint_that_would_take_long_to_shorten_and_half_a_surrogate_are_known_in_time():
+    strategy = StaticHintStrategy()
+
+    def prepared(hint):
+        return strategy.prepare([CollapsedGroup("w1", (), prompt="w1", material={"hint": hint})])[0]
+
+    assert prepared("w" * MAX_CHARS).hint == "w" * MAX_CHARS
+    refused = prepared("w1. " * MAX_CHARS)
+    assert refused.prompt is None
+    assert "expected a text of at most 10,000 characters" in refused.guidance.reason
+    assert prepared("a\ud800b").hint == "a\ufffdb"
 
 
 def test_a_prompt_without_a_user_turn_costs_its_group_alone():

@@ -52,7 +52,9 @@ class SuccessRule:
         scored = [part for part in self.parts(rewards) if not math.isnan(part)]
         if not scored:
             return math.nan
-        return min(scored) if self.chosen else math.fsum(scored)
+        if self.chosen:
+            return min(scored)
+        return math.fsum(scored) if all(map(math.isfinite, scored)) else sum(scored)  # fsum raises for inf - inf
 
     def parts(self, rewards: Sequence[float]) -> list[float]:
         """What `value` is made of: the success rewards, or all of them with their weights; NaN if not scored."""

@@ -25,13 +25,12 @@ _INTRODUCTION = re.compile(
     re.IGNORECASE,
 )
 _INTRODUCTION_CHARS = 60
-_BEFORE = re.compile(rf"(?:^[ \t]*[>#]+)?[ \t(\[{_MARKS}]*\Z", re.MULTILINE)
-"""Marks before a quotation, with those that begin its line. Line ends stay, and so do the brackets of tags."""
+_LINE_BEGINNING = re.compile(r"[ \t]*[>#]+")
 _AFTER = re.compile(rf"[)\]{_MARKS}]*[.,;:!?]*[)\]{_MARKS}]*\s*")
 _ANSWERS = re.compile(r"```.*?(?:```|\Z)|\\boxed\s*\{[^\n]*|####[^\n]*|<answer>.*?(?:</answer>|\Z)", re.DOTALL)
 """Where answers stand: programs in fences, boxes, the last line of GSM8K, tags."""
 _CLAUSE_END = re.compile(rf"[)\]{_MARKS}]*(?:[.,;:!?]|[ \t]*[\r\n])|[)\]]")
-_CLOSING_TAGS = re.compile(r"(?:\s*</\w+>)*\s*\Z")
+_CLOSING_TAG = re.compile(r"</\w+>")
 
 Decode = Callable[[Sequence[int]], str]
 """Text of these tokens, special ones included, without any clean-up of spaces."""
@@ -48,7 +47,7 @@ def echoes(text: str, hint: str, *, question: str = "") -> list[tuple[int, int]]
     said, hinted, asked = words(text), words(hint), words(question)
     found: list[tuple[int, int]] = []
     position = 0
-    last = len(_WORD.findall(_CLOSING_TAGS.sub("", text)))
+    last = len(_WORD.findall(_without_closing_tags(text)))
     while position < len(said):
         length = _longest_run(said, position, hinted)
         if length < 2:
@@ -60,7 +59,7 @@ def echoes(text: str, hint: str, *, question: str = "") -> list[tuple[int, int]]
         quoted = length >= enough and 2 * _longest(said[position : position + length], asked) <= length
         whole = length >= min(MIN_WORDS, len(hinted)) or _CLAUSE_END.match(text, end) is not None
         if quoted and whole and position + length < last:
-            before = _BEFORE.sub("", text[: introduction.start() if introduction else start])
+            before = _without_marks(text[: introduction.start() if introduction else start])
             after = _AFTER.match(text, end)
             span = len(before), after.end() if after else end
             if not any(span[0] < answer.end() and answer.start() < span[1] for answer in _ANSWERS.finditer(text)):
@@ -114,6 +113,21 @@ def _bisect(size: int, reached: Callable[[int], bool]) -> int:
         else:
             low = middle + 1
     return low
+
+
+def _without_closing_tags(text: str) -> str:
+    """The text up to the closing tags at its end; a pattern would look for them from every space and tag before."""
+    text = text.rstrip()
+    while (start := text.rfind("</")) >= 0 and _CLOSING_TAG.fullmatch(text, start):
+        text = text[:start].rstrip()
+    return text
+
+
+def _without_marks(text: str) -> str:
+    """The text up to the marks before a quotation, and those that begin its line; line ends and tags stay."""
+    text = text.rstrip(" \t([" + _MARKS)
+    line = text.rfind("\n") + 1
+    return text[:line] if _LINE_BEGINNING.fullmatch(text, line) else text
 
 
 def _longest_run(said: Sequence[str], position: int, hinted: Sequence[str]) -> int:

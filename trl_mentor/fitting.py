@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from trl_mentor.assembly import completion_text
 from trl_mentor.records import Guidance, HintOrigin, Lesson, Prepared, Prompt
@@ -17,6 +18,16 @@ class Objection:
     reason: str
     too_long: bool = False
     """True when a shorter hint would help."""
+
+
+def special_tokens(tokenizer: Any) -> dict[int, str]:
+    """The special tokens of a tokenizer by id: those with a role, and those that are only marked so when added.
+
+    Turn marks such as Llama's `<|eot_id|>` may be among the latter alone.
+    """
+    with_role = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    return with_role | {number: str(token) for number, token in added.items() if token.special}
 
 
 def objection(

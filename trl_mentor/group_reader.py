@@ -11,6 +11,7 @@ from trl_mentor.assembly import completion_text, question_text
 from trl_mentor.causes import Sign, find_cause
 from trl_mentor.channel import ANSWER_PARSED, FEEDBACK, VERIFIER_ERROR
 from trl_mentor.collapse import SuccessRule
+from trl_mentor.quoting import clean_text
 from trl_mentor.records import Attempt, CollapsedGroup, Row
 from trl_mentor.reroll import local_rows
 
@@ -88,7 +89,21 @@ def reference_answer(example: Mapping[str, Any], columns: Sequence[str]) -> str 
 
 
 def _first(example: Mapping[str, Any], columns: Sequence[str]) -> Any:
-    return next((example[name] for name in columns if example.get(name) not in (None, "", [])), None)
+    values = (_plain_value(example.get(name)) for name in columns)
+    return next((value for value in values if not _is_empty(value)), None)
+
+
+def _plain_value(value: Any) -> Any:
+    """A value of a data set in whatever format, such as an array of NumPy, as Python's own types."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _is_empty(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, list | tuple):
+        return not value
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _attempt(sign: Sign, member: Member) -> Attempt:
@@ -151,4 +166,4 @@ def _answer_text(answer: Any) -> str | None:
     if isinstance(answer, list | tuple):
         parts = [text for text in map(_answer_text, answer) if text is not None]
         return "\n".join(parts) or None
-    return None if answer is None else str(answer)
+    return None if answer is None else clean_text(str(answer))

@@ -34,6 +34,7 @@ from trl_mentor.empty_steps import EmptySteps, refuse_skipping
 from trl_mentor.engine_limit import engine_limit
 from trl_mentor.errors import ContractError
 from trl_mentor.exchange import Exchange
+from trl_mentor.fitting import special_tokens
 from trl_mentor.group_reader import GroupReader, members_of
 from trl_mentor.guards import (
     answer_columns,
@@ -434,7 +435,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def _without_echo(self, row: Row, prompt: Prompt) -> Row:
         """The row without the tokens in which it quotes its hint."""
         decode = partial(self._tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        special = self._tokenizer.all_special_ids
+        special = special_tokens(self._tokenizer)
         return without_echo(row, question=question_text(prompt), decode=decode, special=special)
 
     def _regenerate(
@@ -520,7 +521,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         lengths = [context_length(self.model.config.get_text_config()), self._tokenizer.model_max_length]
         return Limits(
             strategy=self.strategy.name,
-            special_tokens=self._tokenizer.all_special_tokens,
+            special_tokens=tuple(special_tokens(self._tokenizer).values()),
             count_tokens=lambda prompt: len(self._tokenize_prompts([prompt])[0][0]),
             context_room=min((length for length in lengths if length), default=math.inf) - self.max_completion_length,
             engine_room=(engine_limit(self) or math.inf) - self.max_completion_length,

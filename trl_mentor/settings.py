@@ -417,8 +417,8 @@ class MentorArguments(StrategyArguments):
                 check_choice(name, getattr(self, name), kinds)
         if self.mentor_strip_echo is not None:
             check_flag("mentor_strip_echo", self.mentor_strip_echo)
-        construction = self.construction()
         self._refuse_unread_construction()
+        construction = self.construction()
         refuse_rounds(self.max_rounds(), self.mentor_strategy)
         refuse_ahead(self.mentor_schedule, self.mentor_strategy)
         refuse_rounds_ahead(self.mentor_schedule, self.max_rounds())

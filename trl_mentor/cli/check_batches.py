@@ -6,6 +6,7 @@ import math
 from importlib.util import find_spec
 
 from trl_mentor.cli.check_findings import Finding, Setup, captured_warnings, fail, ok, skipped, warn
+from trl_mentor.empty_steps import refuse_skipping
 from trl_mentor.guards import check_arguments, warn_if_queue_is_small
 from trl_mentor.records import calls_for_a_hint
 from trl_mentor.settings import BackendKind, ScheduleKind
@@ -94,6 +95,8 @@ def check_options(setup: Setup) -> Finding:
     with captured_warnings("trl_mentor.guards") as texts:
         try:
             check_arguments(given, setup.settings, mentor=None, strategy=None, zero3=setup.zero3)
+            if setup.training.mentor_skip_empty_steps:
+                refuse_skipping(setup.training, scaled=setup.training.fp16, deepspeed=setup.zero3)
         except (ValueError, NotImplementedError) as error:
             absent = setup.training.mentor_backend == BackendKind.VLLM and find_spec("vllm") is None
             if absent and "not installed" in str(error):

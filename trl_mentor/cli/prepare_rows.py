@@ -79,7 +79,10 @@ def _item(number: int, row: Mapping[str, Any], answers: Sequence[str]) -> Item:
             f"the prompt of row {number} {problem}; make every prompt a text, or a list of messages with role and "
             "content and at least one user turn"
         )
-    row = {column: _plain(value, f"row {number}, column {column!r}") for column, value in row.items()}
+    try:
+        row = {column: _plain(value, f"row {number}, column {column!r}") for column, value in row.items()}
+    except RecursionError:
+        raise ConfigError(f"row {number} holds values within values, too deep to be written; remove them") from None
     prompt, answer = row["prompt"], reference_answer(row, answers)
     question = clean_text(question_text(prompt))
     system = [] if isinstance(prompt, str) else [turn for turn in prompt if turn.get("role") in _SYSTEM_ROLES]
@@ -90,7 +93,11 @@ def _item(number: int, row: Mapping[str, Any], answers: Sequence[str]) -> Item:
 
 def _plain(value: Any, where: str) -> Any:
     """The value as JSON has it. Raises `ConfigError` for what JSON has not, such as an image."""
-    if value is None or isinstance(value, str | bool | int):
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        if value != value.encode(errors="replace").decode():
+            raise ConfigError(f"{where} holds half of a surrogate pair, which no reader of the output takes; mend it")
         return value
     if isinstance(value, float):
         return value if abs(value) < float("inf") else None  # NaN, which JSON lacks, is none either

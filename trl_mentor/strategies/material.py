@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from trl_mentor.errors import ConfigError
+from trl_mentor.quoting import clean_text
 from trl_mentor.records import CollapsedGroup, Guidance, HintOrigin, Lesson
 
 FIRST = 16
@@ -32,10 +33,11 @@ class Material(Generic[T]):
         self._warned = False
         self._seen = self._found = 0
 
-    def read(self, value: object) -> T | None:
-        """What is made of a value, or None, which may be warned about."""
+    def read(self, value: object, *, again: bool = False) -> T | None:
+        """What is made of a value, or None, which may be warned about; `again` if its question was counted already."""
         found = self._read(value)
-        self._count(found is not None)
+        if not again:
+            self._count(found is not None)
         if found is None and not _is_empty(value) and not self._warned:
             self._warned = True
             logger.warning(
@@ -82,8 +84,8 @@ class Material(Generic[T]):
 
 
 def a_text(value: object) -> str | None:
-    """A text that is not blank."""
-    return value if isinstance(value, str) and value.strip() else None
+    """A text that is not blank, as tokenizers can read it."""
+    return clean_text(value) if isinstance(value, str) and value.strip() else None
 
 
 def left(reason: str) -> Lesson:

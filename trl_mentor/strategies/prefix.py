@@ -9,7 +9,7 @@ from typing import Any
 from trl_mentor.assembly import add_hint
 from trl_mentor.errors import ConfigError
 from trl_mentor.records import Prompt
-from trl_mentor.strategies.material import Material
+from trl_mentor.strategies.material import Material, a_text
 from trl_mentor.strategies.none import NoneStrategy
 
 MIN_CHARS = 10
@@ -40,11 +40,15 @@ class PrefixStrategy(NoneStrategy):
         """`column` holds a solution, or nothing, for each question."""
         self.columns = (column,)
         self.shares = tuple(shares)
+        self._asked: Prompt | None = None
+        """The prompt of the row before, whose group this one may be of."""
         shortest = math.ceil(MIN_CHARS / max(self.shares))
         self.material = Material(column, self._readable, expected=f"a solution of at least {shortest} characters")
 
     def first_prompt(self, prompt: Prompt, example: Mapping[str, Any], *, progress: float) -> Prompt:
-        solution = self.material.read(example.get(self.columns[0]))
+        value, again = example.get(self.columns[0]), prompt == self._asked
+        self._asked = prompt
+        solution = self.material.read(value, again=again)
         if solution is None or len(beginning := beginning_of(solution, self.share(progress))) < MIN_CHARS:
             return prompt
         try:
@@ -53,9 +57,8 @@ class PrefixStrategy(NoneStrategy):
             return prompt
 
     def _readable(self, value: object) -> str | None:
-        if not isinstance(value, str) or len(beginning_of(value, max(self.shares))) < MIN_CHARS:
-            return None
-        return value
+        text = a_text(value)
+        return None if text is None or len(beginning_of(text, max(self.shares))) < MIN_CHARS else text
 
     def share(self, progress: float) -> float:
         """p, when this share of the optimizer steps is done."""

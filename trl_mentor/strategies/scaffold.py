@@ -9,7 +9,7 @@ from trl_mentor.assembly import DEFAULT_HINT_TEMPLATE, add_hint, check_hint_temp
 from trl_mentor.collapse import find_collapsed
 from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Roll, Row
 from trl_mentor.rescue import single
-from trl_mentor.strategies.material import Material
+from trl_mentor.strategies.material import Material, a_text
 
 MAX_RUNGS = 32
 """Longest ladder; the paper's has 12 rungs."""
@@ -68,4 +68,4 @@ def _rungs(ladder: object) -> list[str] | None:
         return None
     if not all(hint is None or isinstance(hint, str) for hint in ladder):
         return None
-    return list(dict.fromkeys(hint for hint in ladder if hint and hint.strip())) or None
+    return list(dict.fromkeys(text for hint in ladder if (text := a_text(hint)) is not None)) or None

@@ -11,6 +11,9 @@ from trl_mentor.records import CollapsedGroup, GroupState, Lesson, Row, Weightin
 from trl_mentor.rescue import scored_under, with_weighting
 from trl_mentor.strategies.material import Material, a_text
 
+MAX_CHARS = 10_000
+"""Longest hint: one that does not fit the context is shortened sentence by sentence, which takes seconds for more."""
+
 
 class StaticHintStrategy:
     """HINT (arXiv 2510.09388): G rows of a collapsed group are sampled again under q' = hint + q and scored under q.
@@ -33,7 +36,7 @@ class StaticHintStrategy:
         self.columns = (column,)
         self.hint_template = hint_template
         self.affinity = affinity
-        self.material = Material(column, a_text, expected="a text")
+        self.material = Material(column, _a_hint, expected=f"a text of at most {MAX_CHARS:,} characters")
 
     def select(self, states: Sequence[GroupState]) -> list[int]:
         return find_collapsed(states)
@@ -51,3 +54,8 @@ class StaticHintStrategy:
 
     def _under(self, group: CollapsedGroup, hint: str) -> Lesson:
         return Lesson(add_hint(group.prompt, hint, self.hint_template), hint=hint)
+
+
+def _a_hint(value: object) -> str | None:
+    text = a_text(value)
+    return None if text is None or len(text) > MAX_CHARS else text
