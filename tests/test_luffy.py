@@ -20,7 +20,7 @@ FIRST = {0: (1.0, 0.0, 1.0, 0.0), 1: (0.0,) * 4, 2: (1.0,) * 4, 3: (0.0,) * 4}
 """Mixed, collapsed, all correct, collapsed."""
 GIVEN = {0: 1.0, 1: 1.0, 2: 0.0, 3: 1.0}
 DEMONSTRATIONS = ["w30 w31", "w32 w33 w34", "w35", None]
-OPTIONS = {"mentor_strategy": "luffy", "scale_rewards": "none"}
+OPTIONS = {"mentor_strategy": "luffy", "scale_rewards": "none", "mentor_routes": None}
 
 
 class Verifier:
