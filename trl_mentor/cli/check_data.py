@@ -14,7 +14,7 @@ from trl_mentor.cli.grpo import load_splits, pick_split
 from trl_mentor.cli.prompts import prompt_problem
 from trl_mentor.errors import ConfigError
 from trl_mentor.factory import build_strategy
-from trl_mentor.guards import answer_columns, check_material, refuse_images
+from trl_mentor.guards import TESTS_COLUMN, answer_columns, check_material, refuse_images
 from trl_mentor.mentor_pool import describe, outcome_of
 from trl_mentor.strategies.base import Strategy
 from trl_mentor.strategies.material import Material
@@ -100,7 +100,8 @@ def _answers(setup: Setup) -> Finding:
     if texts:
         return warn("columns", "; ".join(texts), "; ".join(fixes))
     kind = "text" if isinstance(setup.rows[0]["prompt"], str) else "conversations"
-    answers = f"answers are in {names}" if names else "no answers are read"
+    tested = "right is what passes the tests" if TESTS_COLUMN in setup.columns else "no answers are read"
+    answers = f"answers are in {names}" if names else tested
     return ok("columns", f"prompts are {kind}, {answers}, rewards find what they ask for")
 
 
