@@ -138,7 +138,7 @@ class World:
     max_tokens: int = 40
     """Of one answer."""
     pretraining_steps: int = 1500
-    """Of its students; with as many, `code` and `echo` are what they claim."""
+    """Of its students; with as many, all worlds are what they claim."""
 
     def problems(self, per_family: int, *, seed: int, held_out: bool) -> Mapping[str, Exercise]:
         """Problems by question; the same ones for every run with this seed."""
