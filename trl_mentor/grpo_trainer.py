@@ -125,6 +125,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             self.reward_func_names[:last], self.reward_weights.tolist()[:last], settings
         )
         self.strategy = make_strategy(self, settings, mentor) if strategy is None else strategy
+        self._special_tokens = special_tokens(self._tokenizer)
         self._limits = self._read_limits()
         self.schedule = make_schedule(self, settings)
         if self.strategy.name == StrategyKind.MENTOR:
@@ -435,8 +436,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def _without_echo(self, row: Row, prompt: Prompt) -> Row:
         """The row without the tokens in which it quotes its hint."""
         decode = partial(self._tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        special = special_tokens(self._tokenizer)
-        return without_echo(row, question=question_text(prompt), decode=decode, special=special)
+        return without_echo(row, question=question_text(prompt), decode=decode, special=self._special_tokens)
 
     def _regenerate(
         self, requests: Sequence[Request], *, alone: bool = False, metrics: str = "mentor/reroll"
@@ -521,7 +521,7 @@ class MentorGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         lengths = [context_length(self.model.config.get_text_config()), self._tokenizer.model_max_length]
         return Limits(
             strategy=self.strategy.name,
-            special_tokens=tuple(special_tokens(self._tokenizer).values()),
+            special_tokens=tuple(self._special_tokens.values()),
             count_tokens=lambda prompt: len(self._tokenize_prompts([prompt])[0][0]),
             context_room=min((length for length in lengths if length), default=math.inf) - self.max_completion_length,
             engine_room=(engine_limit(self) or math.inf) - self.max_completion_length,

@@ -231,6 +231,12 @@ def warn_if_queue_is_small(size: int, *, groups: int) -> None:
         )
 
 
+def answer_candidates(settings: MentorArguments) -> tuple[str, ...]:
+    """The columns that may hold reference answers, whether a data set has them or not."""
+    chosen = settings.mentor_answer_column
+    return ANSWER_COLUMNS if chosen is None else (chosen,)
+
+
 def answer_columns(settings: MentorArguments, columns: Iterable[str], *, writes: bool = False) -> tuple[str, ...]:
     """Columns in which to look for the reference answer of a data set row.
 
@@ -238,7 +244,7 @@ def answer_columns(settings: MentorArguments, columns: Iterable[str], *, writes:
     column of tests, and somebody would read the answer: `writes` says that a mentor writes, whatever the strategy.
     """
     chosen = settings.mentor_answer_column
-    candidates = ANSWER_COLUMNS if chosen is None else (chosen,)
+    candidates = answer_candidates(settings)
     names = list(columns)
     if not set(candidates).isdisjoint(names):
         return candidates

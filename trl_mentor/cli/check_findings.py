@@ -11,7 +11,7 @@ from typing import Any
 
 from trl_mentor.config import mentor_arguments
 from trl_mentor.group_reader import reference_answer
-from trl_mentor.guards import ANSWER_COLUMNS
+from trl_mentor.guards import answer_candidates
 from trl_mentor.settings import MentorArguments
 
 
@@ -78,8 +78,7 @@ class Setup:
     @property
     def answer_columns(self) -> list[str]:
         """The columns that may hold the reference answer of a row, as the training would look for it."""
-        chosen = self.training.mentor_answer_column
-        return [name for name in (ANSWER_COLUMNS if chosen is None else (chosen,)) if name in self.columns]
+        return [name for name in answer_candidates(self.training) if name in self.columns]
 
     @property
     def usable_rows(self) -> list[Mapping[str, Any]]:

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from trl_mentor.cli.prepare_material import Kind, Material
 from trl_mentor.cli.prepare_rows import Item
 from trl_mentor.errors import ConfigError
-from trl_mentor.guards import ANSWER_COLUMNS, TESTS_COLUMN
+from trl_mentor.guards import TESTS_COLUMN, answer_candidates
 from trl_mentor.settings import MentorArguments
 
 
 def check_columns(materials: Sequence[Material], items: Sequence[Item], settings: MentorArguments) -> None:
     """Raises `ConfigError` for a column of prompts, answers, tests or values of another type than is written."""
-    chosen = settings.mentor_answer_column
-    answers = ANSWER_COLUMNS if chosen is None else (chosen,)
+    answers = answer_candidates(settings)
     for material in materials:
         setting = "mentor_demonstration_column" if material.kind is Kind.DEMONSTRATION else "mentor_hint_column"
         for number, item in enumerate(items):
